@@ -44,8 +44,8 @@ bench: venv ## run the benchmarks
 gauntlet: venv ## run the fault scenarios
 	@$(BIN)/python -m gauntlet
 
-lock: venv ## pin the newest versions that fit requirements/*.in
-	@.ci/lock $(VENV)
+lock: venv ## pin what pyproject.toml needs (ARGS=--upgrade)
+	@$(BIN)/python .ci/lock $(ARGS)
 
 clean: ## remove everything that can be made again
 	@rm -rf $(VENV) .demo site build dist htmlcov .coverage .mypy_cache .ruff_cache .pytest_cache .hypothesis

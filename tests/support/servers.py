@@ -296,7 +296,7 @@ class _RedisProtocolServer(Server):
         return [
             str(self.program()),
             *("--port", str(self.port), "--bind", LOOPBACK, "--dir", str(data)),
-            # Every write is on disk when it is answered, so that `kill()` and `start()` find it again.
+            # The log holds every answered write, so that `kill()` and `start()` find it again.
             *("--save", "", "--appendonly", "yes", "--appendfsync", "everysec"),
             *("--enable-debug-command", "yes"),
             *self.options,
