@@ -2,11 +2,13 @@
 
 `VTASKS_TEST_DB` (sqlite, postgres or mariadb) and `VTASKS_TEST_DB_URL` choose the default database of a started
 process; inside pytest the default is an SQLite file and other vendors are aliases (`tests/support/databases.py`).
+`VTASKS_TEST_SETTINGS` is a JSON object of settings for a started process; they win over the ones below.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import tempfile
 from pathlib import Path
@@ -76,4 +78,6 @@ def _default_database() -> dict[str, object]:
 
 DATABASES = {"default": _default_database()}
 
-TASKS = {"default": {"BACKEND": "django.tasks.backends.dummy.DummyBackend"}}
+TASKS = {"default": {"BACKEND": "django_vtasks.backends.db.DatabaseTaskBackend"}}
+
+globals().update(json.loads(os.environ.get("VTASKS_TEST_SETTINGS", "{}")))

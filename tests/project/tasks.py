@@ -1,0 +1,76 @@
+"""Tasks that the tests enqueue."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from asgiref.sync import sync_to_async
+
+from django_vtasks import task
+from tests.project.models import Effect
+from tests.support.waiting import aeventually, eventually
+
+
+@task()
+async def add(a, b):
+    """Return the sum, from the event loop."""
+    return a + b
+
+
+@task()
+def add_in_thread(a, b):
+    """Return the sum, from a thread."""
+    return a + b
+
+
+@task()
+def echo(value=None):
+    """Return what it was given."""
+    return value
+
+
+@task()
+def record(label):
+    """Leave a row that says so."""
+    Effect.objects.create(label=label, pid=os.getpid())
+
+
+@task()
+async def arecord(label):
+    """Leave a row that says so, from the event loop."""
+    await Effect.objects.acreate(label=label, pid=os.getpid())
+
+
+@task()
+def fail(message="this task fails"):
+    """Raise a ValueError."""
+    raise ValueError(message)
+
+
+@task()
+async def afail(message="this task fails"):
+    """Raise a ValueError, from the event loop."""
+    raise ValueError(message)
+
+
+@task()
+def hold(path, within=60):
+    """Say that it started by making `<path>.started`, and run until `path` exists; leave an effect in the end."""
+    Path(f"{path}.started").touch()
+    eventually(Path(path).exists, within=within)
+    Effect.objects.create(label=f"held {path}", pid=os.getpid())
+
+
+@task()
+async def ahold(path, within=60):
+    """As `hold`, on the event loop."""
+    Path(f"{path}.started").touch()
+    await aeventually(Path(path).exists, within=within)
+    await sync_to_async(Effect.objects.create)(label=f"held {path}", pid=os.getpid())
+
+
+@task(takes_context=True)
+def attempt_number(context):
+    """Return which attempt this is."""
+    return context.attempt
