@@ -1,0 +1,83 @@
+"""The errors of this package. Each message says what to do."""
+
+
+class QueueError(Exception):
+    """Base of every error this package raises on its own account."""
+
+
+class StoreUnavailable(QueueError):
+    """Raised when the store cannot be reached or did not answer in time; trying again later may work."""
+
+
+class StoreRefused(QueueError):
+    """Raised when the store answered with a refusal (full, read-only, no permission); it says which."""
+
+
+class LeaseLost(QueueError):
+    """Raised when a worker acts on a lease it no longer has."""
+
+
+class TaskNotFound(QueueError):
+    """Raised when a stored path names no Task in this code."""
+
+
+class CodecError(QueueError):
+    """Raised when bytes are not a job of wire format version 1."""
+
+
+class JobTooLarge(QueueError, ValueError):
+    """Raised at enqueue when a job is larger than `VTASKS_MAX_JOB_BYTES`."""
+
+
+class InvalidOptions(QueueError):
+    """Raised when a setting or an option is wrong; the message lists every problem found."""
+
+
+class JobCancelled(QueueError):
+    """The error class recorded for a job that was cancelled."""
+
+
+class JobTimedOut(QueueError):
+    """The error class recorded for a job that ran longer than its timeout."""
+
+
+class JobExpired(QueueError):
+    """The error class recorded for a job that was not started before its expiry."""
+
+
+class RescuedTooOften(QueueError):
+    """The error class recorded for a job whose workers died more often than `max_rescues` allows."""
+
+
+class JobUndecodable(QueueError):
+    """The error class recorded for stored bytes that are not a job."""
+
+
+class ControlFlow(Exception):
+    """Base of what a task raises to say how its attempt is to end."""
+
+
+class Retry(ControlFlow):
+    """Raise inside a task: another attempt after `delay` seconds; counts as a failed attempt."""
+
+    def __init__(self, delay: float = 0.0, reason: str = "") -> None:
+        super().__init__(reason or f"retry in {delay} s")
+        self.delay = delay
+        self.reason = reason
+
+
+class Snooze(ControlFlow):
+    """Raise inside a task: the same attempt again after `delay` seconds; does not count."""
+
+    def __init__(self, delay: float, reason: str = "") -> None:
+        super().__init__(reason or f"snoozed for {delay} s")
+        self.delay = delay
+        self.reason = reason
+
+
+class Discard(ControlFlow):
+    """Raise inside a task: the job ends here, without a retry and without a dead letter."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "discarded")
+        self.reason = reason

@@ -1,0 +1,226 @@
+"""What becomes of a job: `decide` turns the outcome of an attempt into the job's next state.
+
+Worker, rescuer and the immediate backend all call it; a store only writes the decision down.
+"""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import assert_never
+
+from .model import MAX_ATTEMPTS_KEPT, Attempt, Claim, DeadLetter, DeadReason, Failure, Job, JobState, OutcomeKind
+from .outcomes import (
+    Cancelled,
+    Discarded,
+    Expired,
+    Interrupted,
+    LeaseExpired,
+    Outcome,
+    Raised,
+    RetryRequested,
+    Snoozed,
+    Succeeded,
+    TimedOut,
+    Unrunnable,
+    Untouched,
+)
+
+
+class Place(StrEnum):
+    """Where in its queue a job goes that is to run again at once."""
+
+    FRONT = "front"
+    BACK = "back"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """What the task and the settings say: attempts in all, and how long a result is kept (seconds, 0 = not)."""
+
+    max_attempts: int = 1
+    result_ttl: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish:
+    """The job is over: succeeded with `value` (JSON text), or discarded. Its result is kept `result_ttl` seconds."""
+
+    job: Job
+    state: JobState
+    value: bytes
+    result_ttl: float
+    finished_at: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bury:
+    """The job becomes a dead letter; its result (FAILED) is kept `result_ttl` seconds."""
+
+    letter: DeadLetter
+    result_ttl: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requeue:
+    """The job waits again: at once when `delay` is None, else after that many seconds of the store's clock."""
+
+    job: Job
+    delay: float | None
+    place: Place
+    outcome: OutcomeKind
+
+
+type Decision = Finish | Bury | Requeue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """A decision about a claimed job, to be written if the lease still holds.
+
+    `reclaim` says that the lease has expired and somebody else decides: the store then writes only if it is
+    expired still.
+    """
+
+    claim: Claim
+    decision: Decision
+    reclaim: bool = False
+
+
+def decide(claim: Claim, outcome: Outcome, policy: Policy, ended_at: float) -> Decision:
+    """The job's next state after an attempt ended as `outcome` at `ended_at` (epoch seconds)."""
+    job = claim.job
+    if job is None:
+        return _bury_undecodable(claim, outcome, policy, ended_at)
+    match outcome:
+        case Succeeded(value=value):
+            return _succeed(claim, job, value, policy, ended_at)
+        case Discarded(failure=failure):
+            done = _ended(claim, job, OutcomeKind.DISCARDED, ended_at, failure)
+            ttl = _result_ttl(job, policy)
+            return Finish(job=done, state=JobState.DISCARDED, value=b"null", result_ttl=ttl, finished_at=ended_at)
+        case Raised(failure=failure, delay=delay):
+            return _failed(_ended(claim, job, OutcomeKind.RAISED, ended_at, failure), claim, delay, policy)
+        case RetryRequested(failure=failure, delay=delay):
+            return _failed(_ended(claim, job, OutcomeKind.RETRIED, ended_at, failure), claim, delay, policy)
+        case TimedOut(failure=failure, delay=delay):
+            return _failed(_ended(claim, job, OutcomeKind.TIMED_OUT, ended_at, failure), claim, delay, policy)
+        case Snoozed(delay=delay):
+            done = _ended(claim, job, OutcomeKind.SNOOZED, ended_at)
+            return Requeue(job=done, delay=delay, place=Place.BACK, outcome=OutcomeKind.SNOOZED)
+        case Interrupted():
+            done = _ended(claim, job, OutcomeKind.INTERRUPTED, ended_at)
+            return Requeue(job=done, delay=None, place=Place.FRONT, outcome=OutcomeKind.INTERRUPTED)
+        case Untouched():
+            return Requeue(job=job, delay=None, place=Place.FRONT, outcome=OutcomeKind.INTERRUPTED)
+        case LeaseExpired():
+            return _rescue(claim, job, policy, ended_at)
+        case Cancelled(failure=failure):
+            done = _ended(claim, job, OutcomeKind.CANCELLED, ended_at, failure)
+            return _bury(done, claim, DeadReason.CANCELLED, policy)
+        case Expired(failure=failure):
+            done = _ended(claim, job, OutcomeKind.EXPIRED, ended_at, failure)
+            return _bury(done, claim, DeadReason.EXPIRED, policy)
+        case Unrunnable(failure=failure, reason=reason):
+            done = _ended(claim, job, OutcomeKind.UNRUNNABLE, ended_at, failure)
+            return _bury(done, claim, reason, policy)
+        case _:
+            assert_never(outcome)
+
+
+_FAILURES = frozenset({OutcomeKind.RAISED, OutcomeKind.RETRIED, OutcomeKind.TIMED_OUT})
+
+
+def _ended(claim: Claim, job: Job, kind: OutcomeKind, ended_at: float, failure: Failure | None = None) -> Job:
+    attempt = Attempt(
+        number=job.starts + 1,
+        worker_id=claim.lease.owner,
+        started_at=claim.started_at,
+        ended_at=ended_at,
+        outcome=kind,
+        failure=failure,
+    )
+    return replace(
+        job,
+        starts=job.starts + 1,
+        failures=job.failures + (kind in _FAILURES),
+        attempts=_kept((*job.attempts, attempt)),
+    )
+
+
+def _kept(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
+    if len(attempts) <= MAX_ATTEMPTS_KEPT:
+        return attempts
+    return (attempts[0], *attempts[-(MAX_ATTEMPTS_KEPT - 1) :])
+
+
+def _result_ttl(job: Job, policy: Policy) -> float:
+    return policy.result_ttl if job.result_ttl is None else job.result_ttl
+
+
+def _succeed(claim: Claim, job: Job, value: bytes, policy: Policy, ended_at: float) -> Finish:
+    # Without a result nobody reads the history, and building it costs as much as running a small task.
+    ttl = _result_ttl(job, policy)
+    done = _ended(claim, job, OutcomeKind.SUCCEEDED, ended_at) if ttl else job
+    return Finish(job=done, state=JobState.SUCCEEDED, value=value, result_ttl=ttl, finished_at=ended_at)
+
+
+def _failed(job: Job, claim: Claim, delay: float | None, policy: Policy) -> Decision:
+    last = job.attempts[-1]
+    if delay is None or job.failures >= policy.max_attempts:
+        reason = DeadReason.TIMED_OUT if last.outcome is OutcomeKind.TIMED_OUT else DeadReason.FAILED
+        return _bury(job, claim, reason, policy)
+    return Requeue(job=job, delay=delay, place=Place.BACK, outcome=last.outcome)
+
+
+def _rescue(claim: Claim, job: Job, policy: Policy, ended_at: float) -> Decision:
+    if job.rescue_count < job.max_rescues:
+        done = replace(
+            _ended(claim, job, OutcomeKind.LEASE_EXPIRED, ended_at),
+            rescue_count=job.rescue_count + 1,
+        )
+        return Requeue(job=done, delay=None, place=Place.FRONT, outcome=OutcomeKind.LEASE_EXPIRED)
+    workers = [a.worker_id for a in job.attempts if a.outcome is OutcomeKind.LEASE_EXPIRED] + [claim.lease.owner]
+    failure = Failure(
+        exception_class="django_vtasks.jobs.errors.RescuedTooOften",
+        message=f"Exceeded max_rescues ({job.max_rescues}): the lease expired on {', '.join(workers)}",
+        fingerprint=f"{job.func}:RescuedTooOften",
+    )
+    return _bury(
+        _ended(claim, job, OutcomeKind.LEASE_EXPIRED, ended_at, failure), claim, DeadReason.RESCUED_TOO_OFTEN, policy
+    )
+
+
+def _bury(job: Job, claim: Claim, reason: DeadReason, policy: Policy) -> Bury:
+    last = job.attempts[-1]
+    failure = last.failure or Failure(exception_class="", message=reason.value)
+    first = next((a.ended_at for a in job.attempts if a.failure), last.ended_at)
+    letter = DeadLetter(
+        id=job.id,
+        raw=claim.raw,
+        queue=job.queue,
+        job=job,
+        reason=reason,
+        failure=failure,
+        first_failed_at=first,
+        failed_at=last.ended_at,
+    )
+    return Bury(letter=letter, result_ttl=_result_ttl(job, policy))
+
+
+def _bury_undecodable(claim: Claim, outcome: Outcome, policy: Policy, ended_at: float) -> Bury:
+    failure = outcome.failure if isinstance(outcome, Unrunnable) else None
+    letter = DeadLetter(
+        id=claim.lease.job_id,
+        raw=claim.raw,
+        queue=claim.queue,
+        job=None,
+        reason=DeadReason.UNDECODABLE,
+        failure=failure
+        or Failure(
+            exception_class="django_vtasks.jobs.errors.JobUndecodable",
+            message=claim.defect or "the stored bytes are not a job",
+            fingerprint="undecodable",
+        ),
+        first_failed_at=ended_at,
+        failed_at=ended_at,
+    )
+    return Bury(letter=letter, result_ttl=policy.result_ttl)
