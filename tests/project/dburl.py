@@ -15,7 +15,7 @@ ENGINES = {
 
 
 def settings_from_url(url: str) -> dict[str, Any]:
-    """Return the entry of DATABASES that a URL stands for; `sqlite:///absolute/path` is a file."""
+    """Return the entry of DATABASES that a URL stands for; `sqlite:///path` is a file, `sqlite://` is memory."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return {

@@ -73,7 +73,7 @@ def _default_database() -> dict[str, object]:
     if vendor != "sqlite":
         raise RuntimeError(f"VTASKS_TEST_DB={vendor} needs VTASKS_TEST_DB_URL, e.g. postgresql://user@host:port/name")
     file = Path(tempfile.gettempdir()) / f"vtasks-tests-{os.getpid()}.sqlite3"
-    return settings_from_url(f"sqlite://{file}") | {"TEST": {"NAME": str(file)}}
+    return settings_from_url("sqlite://") | {"TEST": {"NAME": str(file)}}
 
 
 DATABASES = {"default": _default_database()}
