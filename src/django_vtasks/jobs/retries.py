@@ -33,7 +33,7 @@ class Fixed:
 
     seconds: float
 
-    def delay(self, failures: int, chance: float) -> float:
+    def delay(self, failures: int, chance: float) -> float:  # noqa: ARG002 - the protocol of a policy
         """The delay; the arguments do not matter."""
         return self.seconds
 
@@ -88,7 +88,9 @@ def named_backoff(value: object) -> Backoff:
         return value
     if isinstance(value, str):
         if value not in NAMED:
-            raise ValueError(f"unknown backoff {value!r}: use one of {', '.join(sorted(NAMED))}, seconds or a callable")
+            raise ValueError(
+                f"unknown backoff {value!r}: use one of {', '.join(sorted(NAMED))}, seconds or a callable"
+            )
         return NAMED[value]
     if callable(value):
         return value

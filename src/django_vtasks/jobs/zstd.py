@@ -14,10 +14,10 @@ LEVEL = 3
 @cache
 def _provider() -> ModuleType:
     try:
-        from compression import zstd  # type: ignore[import-not-found,unused-ignore] # noqa: PLC0415
+        from compression import zstd  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         try:
-            from backports import zstd  # noqa: PLC0415
+            from backports import zstd
         except ImportError:
             raise CodecError(
                 "a payload is compressed with zstd, which needs Python 3.14 or the package backports.zstd: "
