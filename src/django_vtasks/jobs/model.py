@@ -14,7 +14,14 @@ MAX_ATTEMPTS_KEPT = 25
 
 
 class UniqueMode(StrEnum):
-    """How long a job keeps its unique key."""
+    """How long a job keeps its unique key; keys are one namespace for all queues of a store.
+
+    UNTIL_DONE: until the job is finished or dead, through retries and rescues. UNTIL_STARTED and DEBOUNCE: until it
+    is first claimed, and never again. WINDOW: for `window` seconds from its enqueue, whatever becomes of the job. In
+    every mode a waiting job that is cancelled or deleted gives its key back.
+
+    A DEBOUNCE job that meets a waiting DEBOUNCE holder of its key replaces it, see `uniqueness.debounced`.
+    """
 
     UNTIL_DONE = "until_done"
     UNTIL_STARTED = "until_started"
@@ -63,7 +70,11 @@ class DeadReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unique:
-    """The unique key of a job and how long the job keeps it; `window` is in seconds."""
+    """The unique key of a job and how long the job keeps it.
+
+    `window` is in seconds: how long for WINDOW (required there), at most how long after its first enqueue a DEBOUNCE
+    job may be put off (None = without limit), without a meaning otherwise.
+    """
 
     key: str
     mode: UniqueMode = UniqueMode.UNTIL_DONE
@@ -185,6 +196,8 @@ class JobRecord:
     """Everything a store knows about one job: what `get` and the admin's pages return.
 
     `value` is the return value as JSON text, present once the job has succeeded and while its result is kept.
+    `letter` is present as long as a dead job's letter is. For bytes that do not decode, `job` is a stand-in that
+    knows `id` and `queue` only.
     """
 
     job: Job

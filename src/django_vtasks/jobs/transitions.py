@@ -77,7 +77,7 @@ class Settlement:
     """A decision about a claimed job, to be written if the lease still holds.
 
     `reclaim` says that the lease has expired and somebody else decides: the store then writes only if it is
-    expired still.
+    expired still. The decision's job is written as it is, its metadata included.
     """
 
     claim: Claim
@@ -224,3 +224,38 @@ def _bury_undecodable(claim: Claim, outcome: Outcome, policy: Policy, ended_at: 
         failed_at=ended_at,
     )
     return Bury(letter=letter, result_ttl=policy.result_ttl)
+
+
+def cancelled_letter(job: Job, raw: bytes, at: float) -> DeadLetter:
+    """The dead letter of a job that was cancelled while it waited; no attempt is added."""
+    failure = Failure(
+        exception_class="django_vtasks.jobs.errors.JobCancelled",
+        message="Cancelled while it waited",
+        fingerprint=f"{job.func}:JobCancelled",
+    )
+    return DeadLetter(
+        id=job.id,
+        raw=raw,
+        queue=job.queue,
+        job=job,
+        reason=DeadReason.CANCELLED,
+        failure=failure,
+        first_failed_at=at,
+        failed_at=at,
+    )
+
+
+def fresh(job: Job, *, new_id: str, at: float) -> Job:
+    """A dead job as a new one enqueued at `at`: it knows the old one, and nothing counts against it."""
+    return replace(
+        job,
+        id=new_id,
+        retry_of=job.id,
+        enqueued_at=at,
+        run_after=None,
+        expires_at=None,
+        starts=0,
+        failures=0,
+        rescue_count=0,
+        attempts=(),
+    )

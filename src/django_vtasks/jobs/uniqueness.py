@@ -2,9 +2,12 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
+
+from .model import Job
 
 PREFIX = "vtasks:unique"
 
@@ -16,3 +19,15 @@ def derive_key(func: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str
     """
     canonical = orjson.dumps([func, list(args), dict(kwargs)], option=orjson.OPT_SORT_KEYS)
     return f"{PREFIX}:{func}:{hashlib.sha256(canonical).hexdigest()}"
+
+
+def debounced(waiting: Job, newcomer: Job) -> Job:
+    """The waiting job after a newcomer replaced it: it keeps its id and time of enqueue, all else is the newcomer's.
+
+    It is due when the newcomer is, but at most the newcomer's `window` seconds after its own enqueue.
+    """
+    due = newcomer.run_after
+    window = newcomer.unique.window if newcomer.unique else None
+    if due is not None and window is not None:
+        due = min(due, waiting.enqueued_at + window)
+    return replace(newcomer, id=waiting.id, enqueued_at=waiting.enqueued_at, run_after=due)

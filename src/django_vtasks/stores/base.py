@@ -6,12 +6,12 @@ own clock (Valkey `TIME`, the database's now); durations are seconds. Driver err
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
 from ..jobs.model import Claim, Job, JobRecord, JobState, Lease, Progress
-from ..jobs.transitions import Settlement
+from ..jobs.transitions import Settlement, fresh
 
 # --- values the application side exchanges -----------------------------------------------------------------------
 
@@ -135,7 +135,8 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
-    """One queue at a glance. `oldest_ready_at` is when the job waiting longest became ready, None when none waits."""
+    """One queue at a glance. `oldest_ready_at` is when the job waiting longest became ready (where the store does not
+    know that, when it was enqueued), None when none waits."""
 
     queue: str
     ready: int = 0
@@ -161,7 +162,11 @@ class JobFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some jobs in the state's natural order, and the cursor for the next page (None = this was the last)."""
+    """Some jobs in the state's natural order, and the cursor for the next page (None = this was the last).
+
+    Scheduled jobs come by due time, ready ones queue by queue as they will be claimed, leased ones by start, all
+    others newest first.
+    """
 
     records: tuple[JobRecord, ...]
     next_cursor: str | None = None
@@ -182,12 +187,26 @@ class LetterGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive:
-    """Changes to a dead letter's job before it is enqueued again; None leaves a part as it is."""
+    """Changes to a dead letter's job before it is enqueued again; None leaves a part as it is.
+
+    `delays` are seconds for each letter in turn; letters beyond its end are enqueued without a delay.
+    """
 
     args: Sequence[Any] | None = None
     kwargs: Mapping[str, Any] | None = None
     queue: str | None = None
-    delays: Sequence[float] = field(default=())
+    delays: Sequence[float] = ()
+
+    def applied(self, job: Job, *, new_id: str, at: float, position: int) -> Job:
+        """The new job for the letter at `position` of those redriven at `at`."""
+        delay = self.delays[position] if position < len(self.delays) else 0.0
+        return replace(
+            fresh(job, new_id=new_id, at=at),
+            args=job.args if self.args is None else self.args,
+            kwargs=job.kwargs if self.kwargs is None else self.kwargs,
+            queue=job.queue if self.queue is None else self.queue,
+            run_after=at + delay if delay > 0 else None,
+        )
 
 
 # --- the protocols -----------------------------------------------------------------------------------------------
@@ -208,8 +227,9 @@ class ClientStore(Protocol):
     def add(self, jobs: Sequence[Job]) -> list[Added]:
         """Add jobs: ready, or scheduled when `run_after` is in the future. All or, on an error, none of a chunk.
 
-        A job with a unique key is added only if the key is free, taken in the same atomic step. Adding the same id
-        again changes nothing and reports ADDED, so one retry after a lost reply is safe.
+        A job with a unique key is added only if the key is free, taken in the same atomic step; see `UniqueMode`.
+        A duplicate leaves no trace of its own id. Adding an id that the store knows changes nothing and reports
+        ADDED, so one retry after a lost reply is safe. Raises CodecError for a job that is not JSON.
         """
         ...
 
@@ -226,8 +246,9 @@ class ClientStore(Protocol):
         ...
 
     def cancel(self, job_id: str) -> CancelStatus:
-        """A waiting job becomes a dead letter (reason cancelled) and frees its unique key; for a leased one the
-        request is recorded and its worker is told by the next `pulse`."""
+        """A waiting job becomes a dead letter (`transitions.cancelled_letter`) and frees its unique key; for a leased
+        one the request is recorded and its worker is told by the next `pulse`. The request stays with the job until
+        it ends: an attempt that begins later is told as well."""
         ...
 
     async def acancel(self, job_id: str) -> CancelStatus:
@@ -250,9 +271,14 @@ class WorkerStore(Protocol):
         """Write settlements and claim jobs in one round trip.
 
         Each settlement takes effect only if its token is still that of the job's lease (and, with `reclaim`, if that
-        lease is expired); the others come back in `refused` and change nothing. Settling the same token twice is
-        refused the second time and harmless. Retried after a lost reply, a round may return claims of which the
-        first reply told nothing: see `held`.
+        lease is expired); the others come back in `refused` and change nothing. A lease that ran out but was not
+        reclaimed still counts. Settling the same token twice is refused the second time and harmless. Settlements
+        are written first, so a job that goes back may be claimed by the same call.
+
+        Of one queue, jobs of higher priority come first, and inside one priority in the order in which they became
+        ready; those put back at the front come before all of their priority. An incarnation without a live lease
+        claims nothing, since what it took would be anybody's. Retried after a lost reply, a round may return claims
+        of which the first reply told nothing: see `held`.
         """
         ...
 
@@ -265,12 +291,14 @@ class WorkerStore(Protocol):
         """Renew the lease of an incarnation for `seconds` from now by the store's clock; creates it when absent.
 
         Called from the lease thread, on a connection of its own; blocks at most about `seconds / 3`. Returns False
-        when the store no longer knew the lease (it expired and was cleaned up).
+        when there was no live lease to renew: at the first call, and after it ran out, so that what it covered may
+        be somebody else's by now.
         """
         ...
 
     def release(self, owner: str) -> None:
-        """End the lease of an incarnation at once, at a graceful stop. Called like `extend`."""
+        """End the lease of an incarnation at once, at a graceful stop; what it still covers is expired. Called like
+        `extend`; no error when there is none."""
         ...
 
     async def held(self, owner: str) -> tuple[Claim, ...]:
@@ -283,16 +311,19 @@ class WorkerStore(Protocol):
         ...
 
     async def expired(self, limit: int) -> tuple[Claim, ...]:
-        """Up to `limit` claims whose lease has run out, those of dead 3.2 workers included. Changes nothing: settle
-        them with `reclaim`."""
+        """Up to `limit` claims whose lease has run out or was released, those of dead 3.2 workers included. Changes
+        nothing: settle them with `reclaim`. Their jobs carry the metadata last recorded by `progress`, so that the
+        next attempt has it."""
         ...
 
     async def progress(self, lease: Lease, progress: Progress | None, metadata: Mapping[str, Any] | None) -> bool:
-        """Record what a running job says of itself; False and no change when the lease is lost."""
+        """Record what a running job says of itself (None = nothing new; metadata is replaced as a whole); False and
+        no change when the lease is lost. The last progress stays with the job and its result."""
         ...
 
     async def purge(self, retention: Retention, limit: int) -> Purged:
-        """Remove results past their time, dead letters beyond the retention, and traces of dead workers."""
+        """Remove results past their time, dead letters beyond the retention (oldest first), and traces of dead
+        workers that hold no job; at most `limit` of each."""
         ...
 
     async def announce(self, info: WorkerInfo) -> None:
@@ -308,7 +339,8 @@ class WorkerStore(Protocol):
         ...
 
     async def fire(self, firing: Firing) -> bool:
-        """Record a slot and enqueue its job in one atomic step, if the last slot is the expected one; else False."""
+        """Record a slot and enqueue its job in one atomic step, if the last slot is the expected one; else False.
+        The slot is recorded also when the job's unique key is taken."""
         ...
 
     async def now(self) -> float:
@@ -332,13 +364,14 @@ class AdminStore(Protocol):
         ...
 
     def redrive(self, ids: Sequence[str], changes: Redrive) -> list[Added]:
-        """Enqueue dead letters again as new jobs that know the old one (`retry_of`), each in one atomic step with
-        the removal of the letter. `changes.delays` gives each a delay in seconds (for a rate). A letter that is not
-        there, or whose unique key is taken, is left alone and reported as DUPLICATE."""
+        """Enqueue dead letters again as new jobs that know the old one (`Redrive.applied`), each in one atomic step
+        with the removal of the letter; the old result stays its time. A letter that is not there, whose unique key is taken, or
+        whose bytes still do not decode is left alone and reported as DUPLICATE."""
         ...
 
     def delete(self, which: JobFilter, limit: int = 1000) -> int:
-        """Remove up to `limit` of the waiting, dead or finished jobs meant, freeing unique keys; returns how many."""
+        """Remove up to `limit` of the waiting, dead or finished jobs meant with all that is known of them, freeing
+        unique keys; returns how many. Leased jobs are never removed: cancel them."""
         ...
 
     def pause(self, queue: str) -> None:
@@ -353,6 +386,6 @@ class AdminStore(Protocol):
         """Live workers, by id."""
         ...
 
-    def last_slots(self, entries: Sequence[str]) -> Mapping[str, float]:
+    def recorded_slots(self, entries: Sequence[str]) -> Mapping[str, float]:
         """The last recorded slot of each schedule entry that has one."""
         ...
