@@ -338,9 +338,12 @@ class WorkerStore(Protocol):
         """The last recorded slot of each schedule entry that has one."""
         ...
 
-    async def fire(self, firing: Firing) -> bool:
-        """Record a slot and enqueue its job in one atomic step, if the last slot is the expected one; else False.
-        The slot is recorded also when the job's unique key is taken."""
+    async def fire(self, firing: Firing) -> Added | None:
+        """Record a slot and enqueue its job in one atomic step, if the last slot is the expected one; else None.
+
+        A job whose unique key is taken is not enqueued, the slot is recorded all the same, and the answer is
+        DUPLICATE as in `add`. A firing without a job is answered ADDED with `job_id` None.
+        """
         ...
 
     async def now(self) -> float:
