@@ -97,7 +97,9 @@ class Module:
             elif isinstance(child, ast.ImportFrom):
                 base = self._base_of(child)
                 for alias in child.names:
-                    name = f"{base}.{alias.name}" if is_module(f"{base}.{alias.name}") else base
+                    name = f"{base}.{alias.name}"
+                    # Other people's code is not looked into: `from django import tasks` counts as `django.tasks`.
+                    name = name if is_module(name) or not base.startswith(PACKAGE) else base
                     yield Import(name=name, line=child.lineno, early=early)
             else:
                 yield from self._imports(child, early=early and not late)

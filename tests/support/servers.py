@@ -200,9 +200,12 @@ class Server(ABC):
 
     def run(self, *command: str, timeout: float = START_DEADLINE) -> None:
         """Run a preparing command as the server's user."""
-        done = subprocess.run(
-            command, user=self.user, cwd=self.folder, capture_output=True, text=True, timeout=timeout, check=False
-        )
+        try:
+            done = subprocess.run(
+                command, user=self.user, cwd=self.folder, capture_output=True, text=True, timeout=timeout, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise self.unavailable(f"{command[0]} took longer than {timeout:.0f} s") from None
         if done.returncode:
             raise self.unavailable(f"{command[0]} failed: {(done.stderr or done.stdout).strip()[-600:]}")
 
