@@ -368,8 +368,8 @@ class AdminStore(Protocol):
 
     def redrive(self, ids: Sequence[str], changes: Redrive) -> list[Added]:
         """Enqueue dead letters again as new jobs that know the old one (`Redrive.applied`), each in one atomic step
-        with the removal of the letter; the old result stays its time. A letter that is not there, whose unique key is taken, or
-        whose bytes still do not decode is left alone and reported as DUPLICATE."""
+        with the removal of the letter; the old result stays its time. A letter that is not there, whose unique key
+        is taken, or whose bytes still do not decode is left alone and reported as DUPLICATE."""
         ...
 
     def delete(self, which: JobFilter, limit: int = 1000) -> int:

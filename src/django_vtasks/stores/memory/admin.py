@@ -1,0 +1,195 @@
+"""The operators' side of the memory store."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+import orjson
+
+from ...jobs.codec import decode
+from ...jobs.errors import CodecError
+from ...jobs.model import Job, JobRecord, JobState
+from ..base import (
+    Added,
+    AddStatus,
+    JobFilter,
+    LetterGroup,
+    Page,
+    QueueCounts,
+    Redrive,
+    WorkerInfo,
+)
+from .state import State, Stored
+
+
+class MemoryAdminStore:
+    """Look, redrive, delete, pause; see `AdminStore` for each method."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    def counts(self) -> list[QueueCounts]:
+        """See `AdminStore.counts`."""
+        state = self._state
+        with state.lock:
+            queues: defaultdict[str, list[JobState]] = defaultdict(list)
+            for stored in state.jobs.values():
+                queues[stored.queue].append(stored.state)
+            for record in state.letters.values():
+                queues[record.job.queue].append(JobState.DEAD)
+            return [self._count(queue, queues.get(queue, [])) for queue in sorted({*queues, *state.paused})]
+
+    def _count(self, queue: str, states: list[JobState]) -> QueueCounts:
+        ready = [self._state.jobs[job_id].ready_at for job_id in self._state.ready[queue].ids()]
+        return QueueCounts(
+            queue=queue,
+            ready=len(ready),
+            scheduled=states.count(JobState.SCHEDULED),
+            leased=states.count(JobState.LEASED),
+            dead=states.count(JobState.DEAD),
+            oldest_ready_at=min(ready, default=None),
+            paused=queue in self._state.paused,
+        )
+
+    def page(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
+        """See `AdminStore.page`."""
+        start = int(after) if after else 0
+        with self._state.lock:
+            meant = self._meant(which)
+        more = len(meant) > start + limit
+        return Page(records=tuple(meant[start : start + limit]), next_cursor=str(start + limit) if more else None)
+
+    def letter_groups(self, limit: int = 100) -> list[LetterGroup]:
+        """See `AdminStore.letter_groups`."""
+        with self._state.lock:
+            groups: defaultdict[str, list[JobRecord]] = defaultdict(list)
+            for record in self._state.letters.values():
+                groups[_fingerprint(record)].append(record)
+        return sorted((_group(*item) for item in groups.items()), key=lambda group: -group.count)[:limit]
+
+    def workers(self) -> list[WorkerInfo]:
+        """See `AdminStore.workers`."""
+        with self._state.lock:
+            live = [info for owner, info in self._state.workers.items() if self._state.lease_is_live(owner)]
+        return sorted(live, key=lambda info: info.incarnation)
+
+    def recorded_slots(self, entries: Sequence[str]) -> Mapping[str, float]:
+        """See `AdminStore.recorded_slots`."""
+        with self._state.lock:
+            return {entry: self._state.slots[entry] for entry in entries if entry in self._state.slots}
+
+    # --- changing ------------------------------------------------------------------------------------------------
+
+    def redrive(self, ids: Sequence[str], changes: Redrive) -> list[Added]:
+        """See `AdminStore.redrive`."""
+        with self._state.lock:
+            return [self._redrive(letter_id, changes, position) for position, letter_id in enumerate(ids)]
+
+    def _redrive(self, letter_id: str, changes: Redrive, position: int) -> Added:
+        state = self._state
+        job = self._job_of_letter(letter_id)
+        if job is None:
+            return Added(status=AddStatus.DUPLICATE, job_id=None)
+        new = changes.applied(job, new_id=uuid.uuid4().hex, at=state.now(), position=position)
+        added = state.add(new)
+        if added.status is not AddStatus.DUPLICATE:
+            del state.letters[letter_id]
+        return added
+
+    def _job_of_letter(self, letter_id: str) -> Job | None:
+        record = self._state.letters.get(letter_id)
+        if record is None or record.letter is None:
+            return None
+        try:
+            return record.letter.job or decode(
+                record.letter.raw, fallback_id=letter_id, fallback_queue=record.job.queue
+            )
+        except CodecError:
+            return None
+
+    def delete(self, which: JobFilter, limit: int = 1000) -> int:
+        """See `AdminStore.delete`."""
+        if which.state is JobState.LEASED:
+            return 0
+        with self._state.lock:
+            meant = self._meant(which)[:limit]
+            for record in meant:
+                self._forget(record.job.id)
+        return len(meant)
+
+    def _forget(self, job_id: str) -> None:
+        if stored := self._state.jobs.get(job_id):
+            self._state.withdraw(stored)
+        self._state.letters.pop(job_id, None)
+        self._state.results.pop(job_id, None)
+
+    def pause(self, queue: str) -> None:
+        """See `AdminStore.pause`."""
+        with self._state.lock:
+            self._state.paused.add(queue)
+
+    def resume(self, queue: str) -> None:
+        """See `AdminStore.resume`."""
+        with self._state.lock:
+            self._state.paused.discard(queue)
+            self._state.waiters.wake(queue)
+
+    # --- which jobs are meant ------------------------------------------------------------------------------------
+
+    def _meant(self, which: JobFilter) -> list[JobRecord]:
+        return [record for record in self._in_state(which.state) if _matches(record, which)]
+
+    def _in_state(self, wanted: JobState) -> Iterator[JobRecord]:
+        state = self._state
+        match wanted:
+            case JobState.SCHEDULED:
+                yield from (state.jobs[job_id].record() for job_id in state.scheduled.ids())
+            case JobState.READY:
+                for queue in sorted(state.ready):
+                    yield from (state.jobs[job_id].record() for job_id in state.ready[queue].ids())
+            case JobState.LEASED:
+                yield from (stored.record() for stored in sorted(state.leased.values(), key=_start))
+            case JobState.DEAD:
+                yield from reversed(state.letters.values())
+            case JobState.SUCCEEDED | JobState.DISCARDED:
+                results = [state.result(job_id) for job_id in reversed(state.results)]
+                yield from (record for record in results if record and record.state is wanted)
+
+
+def _start(stored: Stored) -> float:
+    return stored.started_at
+
+
+def _matches(record: JobRecord, which: JobFilter) -> bool:
+    job, letter = record.job, record.letter
+    return (
+        (not which.ids or job.id in which.ids)
+        and which.queue in (None, job.queue)
+        and which.func in (None, job.func)
+        and which.fingerprint in (None, _fingerprint(record))
+        and which.reason in (None, letter.reason.value if letter else None)
+        and (which.text is None or which.text in _searchable(job))
+    )
+
+
+def _searchable(job: Job) -> str:
+    return " ".join((job.id, job.func, orjson.dumps([job.args, job.kwargs]).decode()))
+
+
+def _fingerprint(record: JobRecord) -> str:
+    return record.letter.failure.fingerprint if record.letter else ""
+
+
+def _group(fingerprint: str, records: list[JobRecord]) -> LetterGroup:
+    letters = [record.letter for record in records if record.letter]
+    return LetterGroup(
+        fingerprint=fingerprint,
+        func=records[-1].job.func,
+        exception_class=letters[-1].failure.exception_class,
+        message=letters[-1].failure.message,
+        count=len(letters),
+        first_failed_at=min(letter.first_failed_at for letter in letters),
+        last_failed_at=max(letter.failed_at for letter in letters),
+    )

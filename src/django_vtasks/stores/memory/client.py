@@ -1,0 +1,70 @@
+"""The application's side of the memory store."""
+
+import uuid
+from collections.abc import Sequence
+
+from ...jobs.model import Job, JobRecord, JobState
+from ...jobs.transitions import cancelled_letter
+from ..base import Added, CancelStatus
+from .state import State
+
+
+class MemoryClientStore:
+    """Enqueue, read, cancel."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    @property
+    def transactional(self) -> bool:
+        """Memory knows no transactions: the backend defers `add` to the commit."""
+        return False
+
+    def new_id(self) -> str:
+        """32 hexadecimal digits."""
+        return uuid.uuid4().hex
+
+    def add(self, jobs: Sequence[Job]) -> list[Added]:
+        """See `ClientStore.add`."""
+        with self._state.lock:
+            return [self._state.add(job) for job in jobs]
+
+    async def aadd(self, jobs: Sequence[Job]) -> list[Added]:
+        """See `ClientStore.add`."""
+        return self.add(jobs)
+
+    def inject(self, queue: str, raw: bytes) -> None:
+        """Put bytes into a queue as a foreign producer would: unchecked, and without a unique lock."""
+        with self._state.lock:
+            self._state.inject(queue, raw)
+
+    def get(self, job_id: str) -> JobRecord | None:
+        """See `ClientStore.get`."""
+        with self._state.lock:
+            return self._state.record(job_id)
+
+    async def aget(self, job_id: str) -> JobRecord | None:
+        """See `ClientStore.get`."""
+        return self.get(job_id)
+
+    def cancel(self, job_id: str) -> CancelStatus:
+        """See `ClientStore.cancel`."""
+        with self._state.lock:
+            return self._cancel(job_id)
+
+    async def acancel(self, job_id: str) -> CancelStatus:
+        """See `ClientStore.cancel`."""
+        return self.cancel(job_id)
+
+    def _cancel(self, job_id: str) -> CancelStatus:
+        state = self._state
+        stored = state.jobs.get(job_id)
+        if stored is None:
+            return CancelStatus.UNKNOWN if state.record(job_id) is None else CancelStatus.FINISHED
+        if stored.state is JobState.LEASED:
+            stored.cancel_requested = True
+            return CancelStatus.REQUESTED
+        state.withdraw(stored)
+        state.bury(cancelled_letter(stored.job, stored.raw, state.now()), stored.progress)
+        state.evict(state.dead_letter_cap)
+        return CancelStatus.CANCELLED
