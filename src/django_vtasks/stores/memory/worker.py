@@ -7,7 +7,7 @@ from typing import Any
 
 from ...jobs.model import Claim, Lease, Progress
 from ...jobs.transitions import Settlement
-from ..base import ClaimRequest, Exchange, Firing, Pulse, Purged, Retention, WorkerInfo
+from ..base import Added, AddStatus, ClaimRequest, Exchange, Firing, Pulse, Purged, Retention, WorkerInfo
 from .state import State, Stored
 
 
@@ -142,16 +142,15 @@ class MemoryWorkerStore:
         with self._state.lock:
             return {entry: self._state.slots[entry] for entry in entries if entry in self._state.slots}
 
-    async def fire(self, firing: Firing) -> bool:
+    async def fire(self, firing: Firing) -> Added | None:
         """See `WorkerStore.fire`."""
         state = self._state
         with state.lock:
             if state.slots.get(firing.entry) != firing.expected:
-                return False
-            if firing.job is not None:
-                state.add(firing.job)
+                return None
+            added = state.add(firing.job) if firing.job else Added(status=AddStatus.ADDED, job_id=None)
             state.slots[firing.entry] = firing.slot
-            return True
+            return added
 
     # --- cleaning ------------------------------------------------------------------------------------------------
 
