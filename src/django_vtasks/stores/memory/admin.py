@@ -8,8 +8,9 @@ import orjson
 
 from ...jobs.codec import decode
 from ...jobs.errors import CodecError
-from ...jobs.model import Job, JobRecord, JobState
+from ...jobs.model import DeadLetter, Job, JobRecord, JobState
 from ..base import (
+    MAX_AHEAD,
     Added,
     AddStatus,
     JobFilter,
@@ -17,6 +18,7 @@ from ..base import (
     Page,
     QueueCounts,
     Redrive,
+    Standing,
     WorkerInfo,
 )
 from .state import State, Stored
@@ -60,6 +62,34 @@ class MemoryAdminStore:
             meant = self._meant(which)
         more = len(meant) > start + limit
         return Page(records=tuple(meant[start : start + limit]), next_cursor=str(start + limit) if more else None)
+
+    def standing(self, job_id: str) -> Standing | None:
+        """See `AdminStore.standing`."""
+        state = self._state
+        with state.lock:
+            record = state.record(job_id)
+            if record is None:
+                return None
+            stored = state.jobs.get(job_id)
+            ahead = self._ahead(stored) if stored and stored.state is JobState.READY else []
+            lease = stored.lease if stored else None
+            return Standing(
+                record=record,
+                now=state.now(),
+                ahead=len(ahead),
+                ahead_by_priority=sum(other.priority > record.job.priority for other in ahead),
+                key_holder=self._other_holder(record.job),
+                lease_until=state.leases.get(lease.owner) if lease else None,
+                cancel_requested=stored.cancel_requested if stored else False,
+            )
+
+    def _ahead(self, stored: Stored) -> list[Job]:
+        line = list(self._state.ready[stored.queue].ids())
+        return [self._state.jobs[job_id].job for job_id in line[: line.index(stored.job.id)][:MAX_AHEAD]]
+
+    def _other_holder(self, job: Job) -> str | None:
+        held = self._state.holder(job)
+        return held.job_id if held and held.job_id != job.id else None
 
     def letter_groups(self, limit: int = 100) -> list[LetterGroup]:
         """See `AdminStore.letter_groups`."""
@@ -108,6 +138,26 @@ class MemoryAdminStore:
             )
         except CodecError:
             return None
+
+    def restore(self, letters: Sequence[DeadLetter]) -> int:
+        """See `AdminStore.restore`."""
+        state = self._state
+        with state.lock:
+            new = [letter for letter in letters if state.record(letter.id) is None]
+            for letter in new:
+                state.bury(letter, None)
+            state.evict(state.dead_letter_cap)
+        return len(new)
+
+    def hasten(self, ids: Sequence[str]) -> int:
+        """See `AdminStore.hasten`."""
+        state = self._state
+        with state.lock:
+            waiting = [stored for job_id in ids if (stored := state.jobs.get(job_id))]
+            scheduled = [stored for stored in waiting if stored.state is JobState.SCHEDULED]
+            for stored in scheduled:
+                state.hasten(stored)
+        return len(scheduled)
 
     def delete(self, which: JobFilter, limit: int = 1000) -> int:
         """See `AdminStore.delete`."""

@@ -93,7 +93,7 @@ class State:
         raw = encode(job)
         if self.record(job.id) is not None:
             return Added(status=AddStatus.ADDED, job_id=job.id)
-        holder = self._holder(job)
+        holder = self.holder(job)
         if holder is not None:
             return self._join(job, holder)
         self._take_key(job)
@@ -185,6 +185,13 @@ class State:
         del self.jobs[stored.job.id]
         self._give_key_back(stored.job)
 
+    def hasten(self, stored: Stored) -> None:
+        """Make a scheduled job ready before its time."""
+        self._remove_from_line(stored)
+        stored.job = replace(stored.job, run_after=None)
+        stored.raw = encode(stored.job)
+        self._make_ready(stored)
+
     # --- questions -----------------------------------------------------------------------------------------------
 
     def record(self, job_id: str) -> JobRecord | None:
@@ -197,6 +204,11 @@ class State:
         """The result of a job while it is kept."""
         kept = self.results.get(job_id)
         return kept.record if kept and kept.until > self.now() else None
+
+    def holder(self, job: Job) -> Held | None:
+        """Who has the unique key of a job, itself included."""
+        held = self.keys.get(job.unique.key) if job.unique else None
+        return held if held and (held.until is None or held.until > self.now()) else None
 
     def lease_is_live(self, owner: str) -> bool:
         """Whether an incarnation has a lease that has not run out."""
@@ -255,10 +267,6 @@ class State:
     def _keep(self, record: JobRecord, seconds: float) -> None:
         if seconds > 0:
             self.results[record.job.id] = Kept(record=record, until=self.now() + seconds)
-
-    def _holder(self, job: Job) -> Held | None:
-        held = self.keys.get(job.unique.key) if job.unique else None
-        return held if held and (held.until is None or held.until > self.now()) else None
 
     def _join(self, job: Job, holder: Held) -> Added:
         waiting = self.jobs.get(holder.job_id)
