@@ -1,0 +1,171 @@
+"""Begins attempts and takes their outcomes: from claim to settlement, without a word to the store."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from ..events import AttemptEnded, AttemptStarted, BatchCollected, Emitter
+from ..jobs.model import Claim, DeadReason, Failure
+from ..jobs.outcomes import Interrupted, Outcome, Unrunnable, Untouched
+from ..jobs.transitions import Policy, Settlement, decide
+from .batching import Collector
+from .flight import Flight, Stoppable
+from .settler import Settler
+from .slots import Slots
+from .wakeup import Wakeup
+
+type Done = Callable[[Claim, Outcome, float], None]
+
+
+class Executing(Protocol):
+    """What the worker asks of the executor. Neither call raises; `done` is called once for every claim."""
+
+    def start(self, claim: Claim, done: Done) -> Stoppable:
+        """Begin the attempt of one claim."""
+        ...
+
+    def start_batch(self, claims: Sequence[Claim], done: Done) -> Stoppable:
+        """Begin one attempt for a group of claims of one function."""
+        ...
+
+
+class Attempts:
+    """Owns slots, collectors and flight; turns claims into attempts and outcomes into settlements."""
+
+    def __init__(
+        self,
+        executor: Executing,
+        settler: Settler,
+        slots: Slots,
+        collectors: Mapping[str, Collector],
+        policy_of: Callable[[Claim], Policy],
+        emitter: Emitter,
+    ) -> None:
+        self.flight = Flight()
+        self.wakeup = Wakeup()
+        self.slots = slots
+        self.begun = 0
+        self._executor = executor
+        self._settler = settler
+        self._collectors = collectors
+        self._policy_of = policy_of
+        self._emitter = emitter
+
+    def accept(self, claim: Claim) -> None:
+        """Begin the attempt of a claim, or collect it for a batch."""
+        if claim.job is None:
+            self._settle(claim, _unrunnable(claim), claim.started_at)
+            return
+        self.flight.board(claim)
+        collector = self._collectors.get(claim.queue)
+        if collector is None:
+            self._begin(claim)
+        else:
+            collector.add(claim, time.monotonic())
+
+    def begin_batches(self) -> None:
+        """Begin every group that is ready, as far as slots are free."""
+        for collector in self._collectors.values():
+            while self.slots.free_for(collector.queue):
+                group = collector.next_group(time.monotonic())
+                if group is None:
+                    break
+                self._begin_group(collector.queue, group)
+
+    def next_batch_in(self) -> float | None:
+        """In how many seconds a collection is to be closed that has a free slot; None when none is."""
+        now = time.monotonic()
+        free = [collector for collector in self._collectors.values() if self.slots.free_for(collector.queue)]
+        return min((due for collector in free if (due := collector.due_in(now)) is not None), default=None)
+
+    def hurry(self) -> bool:
+        """Close every collection now; returns whether there was one."""
+        waiting = [collector for collector in self._collectors.values() if collector.waits()]
+        for collector in waiting:
+            collector.hurry()
+        return bool(waiting)
+
+    def give_up(self, lost: frozenset[str]) -> None:
+        """These tokens are somebody else's by now: cancel their attempts, forget the members."""
+        for token in lost & self.flight.begun_tokens():
+            self.flight.cancel(token)
+        for collector in self._collectors.values():
+            for claim in collector.drop(lost):
+                self.flight.land(claim.lease.token)
+
+    def return_members(self) -> None:
+        """Hand back what is collected and has not begun, as it came."""
+        for collector in self._collectors.values():
+            for claim in collector.empty():
+                self.flight.land(claim.lease.token)
+                self._settle(claim, Untouched(), claim.started_at)
+
+    def return_untouched(self, claim: Claim) -> None:
+        """Hand back a claim that cannot begin here."""
+        self._settle(claim, Untouched(), claim.started_at)
+
+    def return_rest(self) -> int:
+        """Hand back whatever still runs: the worker goes, the attempt does not count. Returns how many."""
+        claims = self.flight.claims()
+        now = time.time()
+        for claim in claims:
+            self.flight.land(claim.lease.token)
+            self._settle(claim, Interrupted(), max(now, claim.started_at))
+        return len(claims)
+
+    def _begin(self, claim: Claim) -> None:
+        self.slots.take(claim.queue)
+        self.begun += 1
+        if self._emitter.wanted(AttemptStarted):
+            self._emitter.emit(AttemptStarted(claim=claim, worker_id=claim.lease.owner))
+        self.flight.begun(claim.lease.token, self._executor.start(claim, self._ended))
+
+    def _begin_group(self, queue: str, group: Sequence[Claim]) -> None:
+        self.slots.take(queue)
+        self.begun += 1
+        left = len(group)
+
+        def member_ended(claim: Claim, outcome: Outcome, ended_at: float) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                self.slots.give_back(queue)
+            self._finish(claim, outcome, ended_at)
+
+        self._emitter.emit(BatchCollected(queue=queue, size=len(group)))
+        if self._emitter.wanted(AttemptStarted):
+            for claim in group:
+                self._emitter.emit(AttemptStarted(claim=claim, worker_id=claim.lease.owner))
+        attempt = self._executor.start_batch(group, member_ended)
+        for claim in group:
+            self.flight.begun(claim.lease.token, attempt)
+
+    def _ended(self, claim: Claim, outcome: Outcome, ended_at: float) -> None:
+        self.slots.give_back(claim.queue)
+        self._finish(claim, outcome, ended_at)
+
+    def _finish(self, claim: Claim, outcome: Outcome, ended_at: float) -> None:
+        token = claim.lease.token
+        began = self.flight.began(token) if self._emitter.wanted(AttemptEnded) else None
+        if self.flight.land(token):
+            self._settle(claim, outcome, ended_at, began)
+        self.wakeup.ring()
+
+    def _settle(self, claim: Claim, outcome: Outcome, ended_at: float, began: float | None = None) -> None:
+        decision = decide(claim, outcome, self._policy_of(claim), ended_at)
+        self._settler.add(Settlement(claim=claim, decision=decision))
+        if self._emitter.wanted(AttemptEnded) and not isinstance(outcome, Untouched):
+            duration = time.monotonic() - began if began is not None else 0.0
+            event = AttemptEnded(
+                claim=claim, worker_id=claim.lease.owner, outcome=outcome, decision=decision, duration=duration
+            )
+            self._emitter.emit(event)
+
+
+def _unrunnable(claim: Claim) -> Unrunnable:
+    failure = Failure(
+        exception_class="django_vtasks.jobs.errors.JobUndecodable",
+        message=claim.defect or "the stored bytes are not a job",
+        fingerprint="undecodable",
+    )
+    return Unrunnable(reason=DeadReason.UNDECODABLE, failure=failure)

@@ -1,0 +1,41 @@
+"""The pulse: once a second due jobs become ready, and cancels and pauses from outside arrive."""
+
+from ..stores.base import Pulse, WorkerStore
+from .attempts import Attempts
+from .demand import Demand
+from .service import Pace, PeriodicService
+
+INTERVAL = 1.0
+SHORTEST = 0.02
+LARGEST_PROMOTION = 500
+
+
+class Promoter(PeriodicService):
+    """Moves due jobs to their queue, tells running attempts that they are cancelled, leaves out paused queues."""
+
+    def __init__(self, store: WorkerStore, owner: str, attempts: Attempts, demand: Demand, pace: Pace) -> None:
+        super().__init__(pace, INTERVAL)
+        self._store = store
+        self._owner = owner
+        self._attempts = attempts
+        self._demand = demand
+
+    async def tick(self) -> float | None:
+        """One pulse; the next comes when the next job is due, at the latest after the interval."""
+        pulse = await self.beat()
+        if pulse.promoted >= LARGEST_PROMOTION:
+            return 0.0
+        if pulse.next_due_in is None or pulse.next_due_in >= INTERVAL:
+            return None
+        return max(SHORTEST, pulse.next_due_in)
+
+    async def beat(self) -> Pulse:
+        """One pulse, at once."""
+        pulse = await self._store.pulse(self._owner, LARGEST_PROMOTION)
+        for token in pulse.cancelled:
+            self._attempts.flight.cancel(token)
+        resumed = self._demand.pause(pulse.paused)
+        if resumed or pulse.promoted:
+            self._demand.refresh()
+            self._attempts.wakeup.ring()
+        return pulse

@@ -1,0 +1,283 @@
+"""One run of a worker: wires the services together, starts them, and brings everything to an end."""
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from ..conf import WorkerConfig
+from ..events import Emitter
+from ..jobs.model import Claim
+from ..jobs.transitions import Policy
+from ..stores.base import WorkerInfo, WorkerStore
+from .announcer import Announcer
+from .attempts import Attempts, Executing
+from .batching import Collector
+from .cleaner import Cleaner
+from .consumer import Consumer
+from .demand import Demand
+from .leases import LeaseKeeper
+from .promoter import Promoter
+from .reconciler import Reconciler
+from .rescuer import Rescuer
+from .service import OUTAGES, Pace, PeriodicService, Service, ServiceCrashed, Supervisor, WhenCrashed, unless_stopped
+from .settler import Settler
+from .slots import Slots, Turns
+from .watch import Watch
+
+INTERRUPT_GRACE = 1.0
+"""Seconds that interrupted attempts have to end by themselves."""
+
+SETTLE_GRACE = 0.6
+"""Seconds that the last settlements have to be written."""
+
+RECONCILE_INTERVAL = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunLimits:
+    """When a run ends by itself: when nothing is due (`drain`), or after so many jobs (`max_jobs`)."""
+
+    drain: bool = False
+    max_jobs: int | None = None
+
+
+class Parts(NamedTuple):
+    """What a further service is made of."""
+
+    store: WorkerStore
+    owner: str
+    emitter: Emitter
+    pace: Pace
+
+
+type MakeService = Callable[[Parts], Service]
+
+
+def new_incarnation(worker_id: str) -> str:
+    """The name under which one run of a worker has its lease: two workers with one id are two workers."""
+    return f"{worker_id}:{os.urandom(6).hex()}"
+
+
+class Runtime:
+    """Owns the services of one run. `run` returns when stopped, and raises ServiceCrashed when one of them crashed."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        store: WorkerStore,
+        executor: Executing,
+        policy_of: Callable[[Claim], Policy],
+        emitter: Emitter,
+        limits: RunLimits,
+    ) -> None:
+        self.config = config
+        self.store = store
+        self.owner = new_incarnation(config.worker_id)
+        self.started_at = time.time()
+        self.paces: list[Pace] = []
+        self.when_crashed = WhenCrashed.END
+        self._emitter = emitter
+        self._limits = limits
+        self._policy_of = policy_of
+        self._makers: list[tuple[str, MakeService]] = []
+        self._stop = asyncio.Event()
+        self._hurry = asyncio.Event()
+        self._end = asyncio.Event()
+        self._wire(executor)
+
+    def add_service(self, name: str, make: MakeService) -> None:
+        """Run a further service beside the worker's own."""
+        self._makers.append((name, make))
+
+    def stop(self) -> None:
+        """Claim nothing more and end when what runs is finished, at the latest after the shutdown timeout."""
+        self._stop.set()
+
+    def stop_at_once(self) -> None:
+        """End now, and hand back what runs."""
+        self._stop.set()
+        self._hurry.set()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the run is asked to end."""
+        return self._stop.is_set()
+
+    def info(self) -> WorkerInfo:
+        """What this worker says of itself."""
+        return WorkerInfo(
+            incarnation=self.owner,
+            worker_id=self.config.worker_id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=_version(),
+            queues=self.config.queue_names,
+            concurrency=self.config.concurrency,
+            started_at=self.started_at,
+            running=self.attempts.slots.taken,
+        )
+
+    async def run(self) -> None:
+        """Work until stopped."""
+        try:
+            if await self._opened():
+                consuming = self._start()
+                await self._stop.wait()
+                await self._finish(consuming)
+        finally:
+            await self._close()
+        if self._supervisor.crash is not None:
+            raise ServiceCrashed("a service of the worker crashed, see the log") from self._supervisor.crash
+
+    # --- wiring --------------------------------------------------------------------------------------------------
+
+    def _pace(self, name: str) -> Pace:
+        pace = Pace(name, self._emitter)
+        self.paces.append(pace)
+        return pace
+
+    def _wire(self, executor: Executing) -> None:
+        config = self.config
+        batches = [
+            Collector(queue.name, count=queue.batch.count, timeout=queue.batch.timeout)
+            for queue in config.queues
+            if queue.batch is not None
+        ]
+        slots = Slots(config.concurrency, {q.name: q.concurrency for q in config.queues if q.concurrency is not None})
+        turns = Turns({queue.name: queue.weight for queue in config.queues if queue.batch is None})
+        self.settler = Settler(self.owner, self._emitter)
+        self.attempts = Attempts(
+            executor, self.settler, slots, {c.queue: c for c in batches}, self._policy_of, self._emitter
+        )
+        self.demand = Demand(slots, turns, batches, self._limits.max_jobs)
+        self.keeper = LeaseKeeper(
+            self.store,
+            self.owner,
+            seconds=config.lease_seconds,
+            every=config.heartbeat_interval,
+            pace=self._pace("lease"),
+            emitter=self._emitter,
+        )
+        self.reconciler = Reconciler(self.store, self.owner, interval=RECONCILE_INTERVAL)
+        self._supervisor = Supervisor(self.when_crashed, self._stop.set)
+
+    def _consumer(self, promoter: Promoter) -> Consumer:
+        consumer = Consumer(self.store, self.keeper, self.demand, self.attempts, self.settler, self.reconciler)
+        watch = Watch(self.store, self._pace("wait"), self.attempts.wakeup.ring)
+        consumer.observe(self._pace("consumer"), watch)
+        if self._limits.drain:
+
+            async def more_is_due() -> bool:
+                return bool((await promoter.beat()).promoted)
+
+            consumer.on_dry = more_is_due
+        return consumer
+
+    def _periodic(self, promoter: Promoter) -> list[PeriodicService]:
+        services: list[PeriodicService] = [
+            promoter,
+            Cleaner(self.store, self.config.retention, self._emitter, self._pace("cleaner")),
+            Announcer(
+                self.store, self.keeper, self.info, self._pace("announcer"), max(1.0, 2 * self.config.heartbeat_interval)
+            ),
+        ]
+        if self.config.rescue_interval > 0:
+            pace = self._pace("rescuer")
+            interval = self.config.rescue_interval
+            services.append(Rescuer(self.store, self.keeper, self._policy_of, self._emitter, pace, interval))
+        return services
+
+    # --- life ----------------------------------------------------------------------------------------------------
+
+    async def _opened(self) -> bool:
+        pace = self._pace("store")
+        while not self._stop.is_set():
+            try:
+                await self.store.open()
+            except OUTAGES as error:
+                await unless_stopped(self._stop, pace.failed(error))
+            else:
+                pace.turned()
+                self.paces.remove(pace)
+                return True
+        return False
+
+    def _start(self) -> asyncio.Task[None]:
+        loop = asyncio.get_running_loop()
+        ring = self.attempts.wakeup.ring
+        self.keeper.start(
+            on_change=lambda: _in_loop(loop, ring),
+            on_crash=lambda error: _in_loop(loop, lambda: self._supervisor.fail("the lease thread", error)),
+        )
+        promoter = Promoter(self.store, self.owner, self.attempts, self.demand, self._pace("promoter"))
+        consumer = self._consumer(promoter)
+        services: Sequence[PeriodicService] = self._periodic(promoter)
+        for service in services:
+            self._supervisor.start(service, service.pace, self._end)
+        for name, make in self._makers:
+            pace = self._pace(name)
+            self._supervisor.start(make(Parts(self.store, self.owner, self._emitter, pace)), pace, self._end)
+        return self._supervisor.start(consumer, consumer.pace, self._stop)
+
+    async def _finish(self, consuming: asyncio.Task[None]) -> None:
+        """Let what runs end until the deadline; then interrupt it, and hand back what does not end."""
+        if not await self._ended(consuming, self.config.shutdown_timeout, self._hurry) or self.attempts.flight:
+            self.attempts.flight.interrupt_all()
+            if not await self._ended(consuming, INTERRUPT_GRACE):
+                self.attempts.return_rest()
+                self.attempts.wakeup.ring()
+                await self._ended(consuming, SETTLE_GRACE)
+        if self.attempts.flight or self.settler:
+            await self._settle_without_consumer(consuming)
+
+    async def _settle_without_consumer(self, consuming: asyncio.Task[None]) -> None:
+        """The consumer crashed, or hangs at a store that is away: one last try."""
+        consuming.cancel()
+        await asyncio.wait([consuming], timeout=SETTLE_GRACE)
+        self.attempts.return_rest()
+        try:
+            async with asyncio.timeout(SETTLE_GRACE):
+                self.settler.written(await self.store.exchange(self.settler.take(len(self.settler)), None))
+        except (*OUTAGES, TimeoutError):
+            self.settler.put_back()
+
+    async def _ended(self, consuming: asyncio.Task[None], seconds: float, unless: asyncio.Event | None = None) -> bool:
+        if unless is None:
+            await asyncio.wait([consuming], timeout=seconds)
+            return consuming.done()
+        hurry = asyncio.ensure_future(unless.wait())
+        await asyncio.wait([consuming, hurry], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        return consuming.done()
+
+    async def _close(self) -> None:
+        self._end.set()
+        await self._supervisor.join(SETTLE_GRACE)
+        if self.attempts.flight or self.settler:
+            self.keeper.abandon()
+        else:
+            self.keeper.end()
+        await asyncio.to_thread(self.keeper.join, SETTLE_GRACE)
+        await self.store.close()
+
+
+def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
+    try:
+        loop.call_soon_threadsafe(call)
+    except RuntimeError:
+        pass  # The loop is closed: nobody is left to tell.
+
+
+@cache
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("django-vtasks")
+    except PackageNotFoundError:
+        return ""

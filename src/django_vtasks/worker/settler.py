@@ -1,0 +1,78 @@
+"""Settlements on their way to the store: kept until the store has answered, counted when it refuses."""
+
+from collections.abc import Sequence
+
+from ..events import Emitter, LettersEvicted, LetterBuried, SettleRefused
+from ..jobs.transitions import Bury, Settlement
+from ..stores.base import Exchange
+
+
+class Settler:
+    """Owns the settlements that are not written yet; the consumer carries them to the store.
+
+    A settlement is tried until the store answers, beyond the end of the lease too: the token decides there, and a
+    finished job whose lease ran out in an outage is better settled late than run again. What waits is bounded by the
+    slots, because nothing is claimed without a lease.
+    """
+
+    def __init__(self, worker_id: str, emitter: Emitter) -> None:
+        self.refused = 0
+        self._worker_id = worker_id
+        self._emitter = emitter
+        self._waiting: list[Settlement] = []
+        self._under_way: Sequence[Settlement] = ()
+        self._unsure: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._under_way)
+
+    def add(self, settlement: Settlement) -> None:
+        """Have this written with the next round."""
+        self._waiting.append(settlement)
+
+    def take(self, limit: int) -> Sequence[Settlement]:
+        """Up to `limit` settlements for one round, oldest first; `written` or `put_back` must follow."""
+        waiting = self._waiting
+        if len(waiting) <= limit:
+            self._waiting = []
+            self._under_way = waiting
+        else:
+            self._under_way = waiting[:limit]
+            del waiting[:limit]
+        return self._under_way
+
+    def put_back(self) -> None:
+        """The round failed: what was under way may or may not be written, and is tried again first."""
+        self._unsure.update(settlement.claim.lease.token for settlement in self._under_way)
+        self._waiting[:0] = self._under_way
+        self._under_way = ()
+
+    def written(self, exchange: Exchange) -> None:
+        """The store answered: tell of refusals, dead letters and evictions."""
+        under_way, self._under_way = self._under_way, ()
+        if exchange.refused:
+            under_way = [s for s in under_way if not self._is_refused(s, exchange.refused)]
+        if self._unsure:
+            self._unsure.difference_update(s.claim.lease.token for s in under_way)
+        if exchange.evicted:
+            self._emitter.emit(LettersEvicted(count=exchange.evicted))
+        if self._emitter.wanted(LetterBuried):
+            for settlement in under_way:
+                if type(settlement.decision) is Bury:
+                    self._emitter.emit(LetterBuried(letter=settlement.decision.letter))
+
+    def tokens(self) -> set[str]:
+        """The tokens of everything that waits or is under way."""
+        return {s.claim.lease.token for s in (*self._waiting, *self._under_way)}
+
+    def _is_refused(self, settlement: Settlement, refused: frozenset[str]) -> bool:
+        token = settlement.claim.lease.token
+        if token not in refused:
+            return False
+        if token in self._unsure:
+            # The reply of an earlier try was lost: most likely that try wrote it, and the token is gone since then.
+            self._unsure.discard(token)
+            return True
+        self.refused += 1
+        self._emitter.emit(SettleRefused(claim=settlement.claim, worker_id=self._worker_id))
+        return True
