@@ -1,0 +1,1 @@
+"""Tasks that are due repeatedly: schedules (pure), entries, and the service that fires them once per slot."""
