@@ -47,6 +47,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("worker",),
     ("scheduling",),
     ("backends",),
+    ("operating",),
     # Edges and the names of the old line: nobody imports them.
     ("admin", "db.admin", "management", "asgi", "testing", "checks", "apps", "db.apps", "scheduler", "empty_urls"),
 ]
