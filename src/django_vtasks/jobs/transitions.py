@@ -3,11 +3,22 @@
 Worker, rescuer and the immediate backend all call it; a store only writes the decision down.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
-from .model import MAX_ATTEMPTS_KEPT, Attempt, Claim, DeadLetter, DeadReason, Failure, Job, JobState, OutcomeKind
+from .model import (
+    MAX_ATTEMPTS_KEPT,
+    Attempt,
+    Claim,
+    DeadLetter,
+    DeadReason,
+    Failure,
+    Job,
+    JobState,
+    OutcomeKind,
+    evolve_job,
+)
 from .outcomes import (
     Cancelled,
     Discarded,
@@ -23,6 +34,9 @@ from .outcomes import (
     Unrunnable,
     Untouched,
 )
+
+MAX_RESULT_TTL = 10 * 365 * 24 * 3600.0
+"""The longest time in seconds that a result is kept; what a stored job asks beyond it is clamped."""
 
 
 class Place(StrEnum):
@@ -138,7 +152,7 @@ def _ended(claim: Claim, job: Job, kind: OutcomeKind, ended_at: float, failure: 
         outcome=kind,
         failure=failure,
     )
-    return replace(
+    return evolve_job(
         job,
         starts=job.starts + 1,
         failures=job.failures + (kind in _FAILURES),
@@ -153,7 +167,7 @@ def _kept(attempts: tuple[Attempt, ...]) -> tuple[Attempt, ...]:
 
 
 def _result_ttl(job: Job, policy: Policy) -> float:
-    return policy.result_ttl if job.result_ttl is None else job.result_ttl
+    return max(0.0, min(policy.result_ttl if job.result_ttl is None else job.result_ttl, MAX_RESULT_TTL))
 
 
 def _succeed(claim: Claim, job: Job, value: bytes, policy: Policy, ended_at: float) -> Finish:
@@ -173,7 +187,7 @@ def _failed(job: Job, claim: Claim, delay: float | None, policy: Policy) -> Deci
 
 def _rescue(claim: Claim, job: Job, policy: Policy, ended_at: float) -> Decision:
     if job.rescue_count < job.max_rescues:
-        done = replace(
+        done = evolve_job(
             _ended(claim, job, OutcomeKind.LEASE_EXPIRED, ended_at),
             rescue_count=job.rescue_count + 1,
         )
@@ -223,7 +237,7 @@ def _bury_undecodable(claim: Claim, outcome: Outcome, policy: Policy, ended_at: 
         first_failed_at=ended_at,
         failed_at=ended_at,
     )
-    return Bury(letter=letter, result_ttl=policy.result_ttl)
+    return Bury(letter=letter, result_ttl=max(0.0, min(policy.result_ttl, MAX_RESULT_TTL)))
 
 
 def cancelled_letter(job: Job, raw: bytes, at: float) -> DeadLetter:
@@ -247,7 +261,7 @@ def cancelled_letter(job: Job, raw: bytes, at: float) -> DeadLetter:
 
 def fresh(job: Job, *, new_id: str, at: float) -> Job:
     """A dead job as a new one enqueued at `at`: it knows the old one, and nothing counts against it."""
-    return replace(
+    return evolve_job(
         job,
         id=new_id,
         retry_of=job.id,

@@ -1,0 +1,259 @@
+"""From a job to the JSON object that is stored, and back; see `codec` for the format."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from . import zstd
+from .errors import CodecError
+from .fields import LATEST, container, mapping, moment, number, optional_text, required_text, text, whole
+from .model import Attempt, Failure, Job, OutcomeKind, Unique, UniqueMode, assemble_job
+
+COMPRESS_THRESHOLD = 1024
+"""Bytes of JSON above which a payload is compressed."""
+
+MARKER = b"zstd:"
+
+_WIRE_FIELDS = frozenset(
+    ("func", "args", "kwargs", "queue", "priority", "ts", "retries", "unique", "unique_key", "ttl",
+     "remove_unique_on_complete", "max_rescues", "_rescue_count", "run_after", "id"),
+)  # fmt: skip
+_LETTER_FIELDS = frozenset(("error_msg", "error_traceback", "failed_at", "letter"))
+_KNOWN = _WIRE_FIELDS | _LETTER_FIELDS | {"ext"}
+_KNOWN_IN_EXT = frozenset(
+    ("mode", "window", "starts", "failures", "attempts", "result_ttl", "expires_at", "retry_of", "metadata", "trace"),
+)  # fmt: skip
+
+_MAX_DEPTH = 250
+
+
+def pack(payload: Mapping[str, Any], *, compress: bool = True) -> bytes:
+    """JSON bytes of an object, compressed above the threshold. Raises CodecError for what is not JSON."""
+    try:
+        data = orjson.dumps(payload)
+    except TypeError as error:
+        raise CodecError(f"not JSON: {error}") from error
+    if compress and len(data) > COMPRESS_THRESHOLD:
+        return MARKER + zstd.compress(data)
+    return data
+
+
+def unpack(raw: bytes) -> dict[str, Any]:
+    """The JSON object in a payload. Raises CodecError for anything else."""
+    data = zstd.decompress(raw[len(MARKER) :]) if raw.startswith(MARKER) else raw
+    try:
+        payload = orjson.loads(data)
+    except ValueError as error:
+        raise CodecError(f"not JSON: {error}") from error
+    if not isinstance(payload, dict):
+        raise CodecError(f"the JSON is no object but a {type(payload).__name__}")
+    # The parser allows deeper nesting than the serialiser; what could never be written back is refused here.
+    if len(data) > 2 * _MAX_DEPTH and data.count(b"[") + data.count(b"{") > _MAX_DEPTH:
+        pack(payload, compress=False)
+    return payload
+
+
+def to_payload(job: Job) -> dict[str, Any]:
+    """The fields of a job in wire order."""
+    unique = job.unique
+    payload: dict[str, Any] = {
+        "func": job.func,
+        "args": job.args,
+        "kwargs": job.kwargs,
+        "queue": job.queue,
+        "priority": job.priority,
+        "ts": job.enqueued_at,
+        "retries": 0,
+        "unique": unique is not None,
+        "unique_key": unique.key if unique else None,
+        "ttl": _wire_ttl(unique),
+        "remove_unique_on_complete": unique is None or unique.mode is not UniqueMode.WINDOW,
+        "max_rescues": job.max_rescues,
+        "_rescue_count": job.rescue_count,
+        "run_after": job.run_after,
+        "id": job.id,
+    }
+    if job.extra:
+        payload |= job.extra
+    extension = _extension(job)
+    if extension:
+        payload["ext"] = payload.get("ext", _NOTHING) | extension
+    return payload
+
+
+_NOTHING: dict[str, Any] = {}
+
+
+def _wire_ttl(unique: Unique | None) -> int | None:
+    if unique is None or unique.window is None:
+        return None
+    return max(1, round(unique.window))
+
+
+def _extension(job: Job) -> dict[str, Any]:
+    extension: dict[str, Any] = {}
+    if job.unique and (job.unique.mode in _MODES_OF_OURS or job.unique.window not in (None, _wire_ttl(job.unique))):
+        extension["mode"] = job.unique.mode.value
+        extension["window"] = job.unique.window
+    if job.starts:
+        extension["starts"] = job.starts
+        extension["failures"] = job.failures
+        extension["attempts"] = [attempt_to_json(attempt) for attempt in job.attempts]
+    if job.result_ttl is not None:
+        extension["result_ttl"] = job.result_ttl
+    if job.expires_at is not None:
+        extension["expires_at"] = job.expires_at
+    if job.retry_of is not None:
+        extension["retry_of"] = job.retry_of
+    if job.metadata:
+        extension["metadata"] = job.metadata
+    if job.trace:
+        extension["trace"] = job.trace
+    return extension
+
+
+_MODES_OF_OURS = frozenset((UniqueMode.UNTIL_STARTED, UniqueMode.DEBOUNCE))
+
+
+def from_payload(payload: Mapping[str, Any], *, fallback_id: str = "", fallback_queue: str = "default") -> Job:
+    """The job that a payload's fields describe. Raises CodecError naming the field that is wrong."""
+    return _ordinary(payload) or _checked(payload, fallback_id, fallback_queue)
+
+
+def _ordinary(payload: Mapping[str, Any]) -> Job | None:
+    # Nearly every payload has this shape, and checking it at once takes a third of the time of field by field.
+    read = payload.get
+    job_id, func, args, kwargs, queue = read("id"), read("func"), read("args"), read("kwargs"), read("queue")
+    priority, max_rescues, rescues = read("priority"), read("max_rescues"), read("_rescue_count")
+    enqueued_at, run_after, unique = read("ts"), read("run_after"), read("unique")
+    if (
+        (type(job_id) is type(func) is type(queue) is str and job_id and func and queue)
+        and (type(args) is list and type(kwargs) is dict)
+        and (type(priority) is type(max_rescues) is type(rescues) is int and -100 <= priority <= 100)
+        and (type(enqueued_at) is float and 0 <= enqueued_at <= LATEST)
+        and (run_after is None or (type(run_after) is float and 0 <= run_after <= LATEST))
+        and (unique is False or unique is True)
+        and payload.keys() == _WIRE_FIELDS
+    ):
+        key = _unique(payload, _NOTHING) if unique else None
+        seen = (job_id, func, args, kwargs, queue, priority, enqueued_at, run_after, key, max_rescues, rescues)
+        return assemble_job(*seen, *_NEVER_STARTED)
+    return None
+
+
+_NEVER_STARTED = (0, 0, (), None, None, None, _NOTHING, _NOTHING, _NOTHING)
+
+
+def _checked(payload: Mapping[str, Any], fallback_id: str, fallback_queue: str) -> Job:
+    extension = mapping(payload, "ext")
+    return assemble_job(
+        text(payload, "id", fallback_id),
+        required_text(payload, "func"),
+        container(payload, "args", list),
+        container(payload, "kwargs", dict),
+        text(payload, "queue", fallback_queue),
+        max(-100, min(whole(payload, "priority"), 100)),
+        moment(payload, "ts") or 0.0,
+        moment(payload, "run_after"),
+        _unique(payload, extension) if payload.get("unique") else None,
+        whole(payload, "max_rescues"),
+        whole(payload, "_rescue_count"),
+        *(_extended(extension) if extension else _NEVER_STARTED[:-1]),
+        _unknown(payload, extension),
+    )
+
+
+def _unknown(payload: Mapping[str, Any], extension: Mapping[str, Any]) -> Mapping[str, Any]:
+    if payload.keys() <= _KNOWN and extension.keys() <= _KNOWN_IN_EXT:
+        return _NOTHING
+    unknown = {key: value for key, value in payload.items() if key not in _KNOWN}
+    unknown_in_ext = {key: value for key, value in extension.items() if key not in _KNOWN_IN_EXT}
+    return unknown | {"ext": unknown_in_ext} if unknown_in_ext else unknown
+
+
+def _extended(extension: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (
+        whole(extension, "starts"),
+        whole(extension, "failures"),
+        tuple([attempt_from_json(item) for item in extension.get("attempts") or ()]),
+        number(extension, "result_ttl"),
+        moment(extension, "expires_at"),
+        optional_text(extension, "retry_of"),
+        mapping(extension, "metadata"),
+        {key: str(value) for key, value in mapping(extension, "trace").items()},
+    )
+
+
+def _unique(payload: Mapping[str, Any], extension: Mapping[str, Any]) -> Unique:
+    key = required_text(payload, "unique_key")
+    if "mode" in extension:
+        return Unique(key=key, mode=_mode(extension), window=number(extension, "window"))
+    if payload.get("remove_unique_on_complete", True):
+        return Unique(key=key, window=number(payload, "ttl"))
+    return Unique(key=key, mode=UniqueMode.WINDOW, window=number(payload, "ttl"))
+
+
+def _mode(extension: Mapping[str, Any]) -> UniqueMode:
+    try:
+        return UniqueMode(extension["mode"])
+    except ValueError as error:
+        raise CodecError(f"the field `ext.mode` is none of {', '.join(UniqueMode)}") from error
+
+
+def failure_to_json(failure: Failure) -> dict[str, Any]:
+    """A failure as a JSON object; what UTF-8 cannot say is escaped."""
+    return {
+        "class": printable(failure.exception_class),
+        "message": printable(failure.message),
+        "traceback": printable(failure.traceback),
+        "fingerprint": printable(failure.fingerprint),
+    }
+
+
+def printable(text: str) -> str:
+    """The text with lone surrogates escaped, so that it can be stored whatever an exception says."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def failure_from_json(data: Mapping[str, Any]) -> Failure:
+    """The failure in a JSON object; absent parts are empty."""
+    return Failure(
+        exception_class=str(data.get("class", "")),
+        message=str(data.get("message", "")),
+        traceback=str(data.get("traceback", "")),
+        fingerprint=str(data.get("fingerprint", "")),
+    )
+
+
+def attempt_to_json(attempt: Attempt) -> dict[str, Any]:
+    """An attempt as a JSON object."""
+    data: dict[str, Any] = {
+        "number": attempt.number,
+        "worker": attempt.worker_id,
+        "started": attempt.started_at,
+        "ended": attempt.ended_at,
+        "outcome": attempt.outcome.value,
+    }
+    if attempt.failure:
+        data["failure"] = failure_to_json(attempt.failure)
+    return data
+
+
+def attempt_from_json(data: Mapping[str, Any]) -> Attempt:
+    """The attempt in a JSON object. Raises CodecError when it is damaged."""
+    try:
+        return _attempt(data)
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CodecError(f"an attempt in the history is damaged: {error!r}") from error
+
+
+def _attempt(data: Mapping[str, Any]) -> Attempt:
+    return Attempt(
+        number=int(data["number"]),
+        worker_id=str(data["worker"]),
+        started_at=float(data["started"]),
+        ended_at=float(data["ended"]),
+        outcome=OutcomeKind(data["outcome"]),
+        failure=failure_from_json(data["failure"]) if "failure" in data else None,
+    )
