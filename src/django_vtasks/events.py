@@ -149,7 +149,7 @@ class Emitter:
 
     def __init__(self) -> None:
         self._handlers: dict[type, list[Callable[[Any], None]]] = defaultdict(list)
-        self._complained: set[Callable[[Any], None]] = set()
+        self._complained: list[Callable[[Any], None]] = []
 
     def subscribe(self, kind: type, handler: Callable[[Any], None]) -> Callable[[], None]:
         """Call `handler` for every event of this type; returns a function that ends that."""
@@ -171,7 +171,7 @@ class Emitter:
 
     def _complain(self, handler: Callable[[Any], None]) -> None:
         if handler not in self._complained:
-            self._complained.add(handler)
+            self._complained.append(handler)
             logger.exception("The event handler %r raised; reported once, its further errors are dropped", handler)
 
 
