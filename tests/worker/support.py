@@ -10,12 +10,14 @@ from typing import Any
 
 from django_vtasks.conf import QueueConfig, WorkerConfig
 from django_vtasks.events import Emitter
-from django_vtasks.jobs.model import Claim, Job
-from django_vtasks.jobs.outcomes import Cancelled, Failure, Interrupted, Outcome, Succeeded
-from django_vtasks.jobs.transitions import Policy
+from django_vtasks.jobs.model import Claim, Failure, Job
+from django_vtasks.jobs.outcomes import Cancelled, Interrupted, Outcome, Succeeded
+from django_vtasks.jobs.transitions import Policy, decide
 from django_vtasks.stores.memory import MemoryStore
 from django_vtasks.worker.runtime import RunLimits, Runtime
 from tests.support.waiting import aeventually, happens
+
+POLICY = Policy(max_attempts=1, result_ttl=60.0)
 
 
 @dataclass(eq=False)
@@ -39,7 +41,8 @@ class FakeAttempt:
         if not self.ended:
             self.ended = True
             for claim in self.claims:
-                self.done(claim, outcome or Succeeded(value=b"1"), claim.started_at + 1.0)
+                result, at = outcome or Succeeded(value=b"1"), claim.started_at + 1.0
+                self.done(claim, result, at, decide(claim, result, POLICY, at))
 
     def cancel(self) -> None:
         self.told.append("cancel")
@@ -94,7 +97,7 @@ class Bench:
             self.config,
             self.store,
             self.executor,
-            lambda claim: Policy(max_attempts=1, result_ttl=60.0),
+            lambda claim: POLICY,
             self.emitter,
             limits or RunLimits(),
         )

@@ -4,21 +4,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ..events import AttemptEnded, AttemptStarted, BatchCollected, Emitter
+from ..events import BatchCollected, Emitter
 from ..jobs.model import Claim, DeadReason, Failure
 from ..jobs.outcomes import Interrupted, Outcome, Unrunnable, Untouched
-from ..jobs.transitions import Policy, Settlement, decide
+from ..jobs.transitions import Decision, Policy, Settlement, decide
 from .batching import Collector
 from .flight import Flight, Stoppable
 from .settler import Settler
 from .slots import Slots
 from .wakeup import Wakeup
 
-type Done = Callable[[Claim, Outcome, float], None]
+type Done = Callable[[Claim, Outcome, float, Decision], None]
 
 
 class Executing(Protocol):
-    """What the worker asks of the executor. Neither call raises; `done` is called once for every claim."""
+    """What the worker asks of the executor. Neither call raises; `done` is told once for every claim, on the loop:
+    claim, outcome, when it ended (epoch seconds by the store's clock), and what becomes of the job."""
 
     def start(self, claim: Claim, done: Done) -> Stoppable:
         """Begin the attempt of one claim."""
@@ -116,8 +117,6 @@ class Attempts:
     def _begin(self, claim: Claim) -> None:
         self.slots.take(claim.queue)
         self.begun += 1
-        if self._emitter.wanted(AttemptStarted):
-            self._emitter.emit(AttemptStarted(claim=claim, worker_id=claim.lease.owner))
         self.flight.begun(claim.lease.token, self._executor.start(claim, self._ended))
 
     def _begin_group(self, queue: str, group: Sequence[Claim]) -> None:
@@ -125,41 +124,30 @@ class Attempts:
         self.begun += 1
         left = len(group)
 
-        def member_ended(claim: Claim, outcome: Outcome, ended_at: float) -> None:
+        def member_ended(claim: Claim, _outcome: Outcome, _ended_at: float, decision: Decision) -> None:
             nonlocal left
             left -= 1
             if left == 0:
                 self.slots.give_back(queue)
-            self._finish(claim, outcome, ended_at)
+            self._finish(claim, decision)
 
         self._emitter.emit(BatchCollected(queue=queue, size=len(group)))
-        if self._emitter.wanted(AttemptStarted):
-            for claim in group:
-                self._emitter.emit(AttemptStarted(claim=claim, worker_id=claim.lease.owner))
         attempt = self._executor.start_batch(group, member_ended)
         for claim in group:
             self.flight.begun(claim.lease.token, attempt)
 
-    def _ended(self, claim: Claim, outcome: Outcome, ended_at: float) -> None:
+    def _ended(self, claim: Claim, _outcome: Outcome, _ended_at: float, decision: Decision) -> None:
         self.slots.give_back(claim.queue)
-        self._finish(claim, outcome, ended_at)
+        self._finish(claim, decision)
 
-    def _finish(self, claim: Claim, outcome: Outcome, ended_at: float) -> None:
-        token = claim.lease.token
-        began = self.flight.began(token) if self._emitter.wanted(AttemptEnded) else None
-        if self.flight.land(token):
-            self._settle(claim, outcome, ended_at, began)
+    def _finish(self, claim: Claim, decision: Decision) -> None:
+        if self.flight.land(claim.lease.token):
+            self._settler.add(Settlement(claim=claim, decision=decision))
         self.wakeup.ring()
 
-    def _settle(self, claim: Claim, outcome: Outcome, ended_at: float, began: float | None = None) -> None:
+    def _settle(self, claim: Claim, outcome: Outcome, ended_at: float) -> None:
         decision = decide(claim, outcome, self._policy_of(claim), ended_at)
         self._settler.add(Settlement(claim=claim, decision=decision))
-        if self._emitter.wanted(AttemptEnded) and not isinstance(outcome, Untouched):
-            duration = time.monotonic() - began if began is not None else 0.0
-            event = AttemptEnded(
-                claim=claim, worker_id=claim.lease.owner, outcome=outcome, decision=decision, duration=duration
-            )
-            self._emitter.emit(event)
 
 
 def _unrunnable(claim: Claim) -> Unrunnable:

@@ -91,23 +91,26 @@ class Consumer:
 
     async def _turn(self) -> None:
         self._attempts.wakeup.clear()
+        self._take_news()
+        self._attempts.begin_batches()
+        settlements = self._settler.take(LARGEST_SETTLE)
+        claiming = not self._stop.is_set() and self._keeper.held
+        request = self._demand.request(self._keeper.owner) if claiming else None
+        busy = bool(settlements) or (request is not None and self._demand.pressing())
+        if busy:
+            await self._round(settlements, request)
+        if self._reconciler.due:
+            await self._reconcile()
+        elif not busy:
+            await self._sleep(self._demand.open_queues() if claiming else ())
+
+    def _take_news(self) -> None:
         if self._watch.take_news():
             self._demand.refresh()
             self._note_wake()
         if self._keeper.losses != self._losses_seen:
             self._losses_seen = self._keeper.losses
             self._reconciler.doubt()
-        if self._reconciler.due:
-            await self._reconcile()
-        self._attempts.begin_batches()
-        settlements = self._settler.take(LARGEST_SETTLE)
-        claiming = not self._stop.is_set() and self._keeper.held
-        request = self._demand.request(self._keeper.owner) if claiming else None
-        if settlements or (request is not None and self._demand.pressing()):
-            await self._round(settlements, request)
-            self._watch.rest()
-        else:
-            await self._sleep(self._demand.open_queues() if claiming else ())
 
     def _note_wake(self) -> None:
         """Do not wake at the store's full speed when others are faster each time, or it wakes for nothing."""
@@ -125,6 +128,7 @@ class Consumer:
                 self._demand.refresh()
             raise
         self.pace.turned()
+        self._watch.rest()
         self._settler.written(exchange)
         if request is not None:
             self._demand.answered(request, exchange.claims)

@@ -96,7 +96,7 @@ class LeaseKeeper:
                 self._stop.wait(self._renew())
             if self._release:
                 self._give_up()
-        except BaseException as error:  # noqa: BLE001 - a thread must not end in silence
+        except BaseException as error:
             self._held_until = 0.0
             self._on_crash(error)
 

@@ -45,9 +45,14 @@ class Reconciler:
 
     async def compare(self, working_on: Callable[[], set[str]], running: Callable[[], set[str]]) -> Differences:
         """Ask the store; `working_on` are all tokens this worker knows, `running` those it would have to give up."""
-        held = await self._store.held(self._owner)
+        # Before the answer, so that a doubt raised meanwhile counts.
         self._due_at = time.monotonic() + (min(self._interval, 10.0) if self._again else self._interval)
         self._again = False
+        try:
+            held = await self._store.held(self._owner)
+        except BaseException:
+            self.doubt()
+            raise
         known = working_on()
         tokens = {claim.lease.token for claim in held}
         return Differences(

@@ -6,7 +6,6 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 from ..conf import WorkerConfig
@@ -183,7 +182,11 @@ class Runtime:
             promoter,
             Cleaner(self.store, self.config.retention, self._emitter, self._pace("cleaner")),
             Announcer(
-                self.store, self.keeper, self.info, self._pace("announcer"), max(1.0, 2 * self.config.heartbeat_interval)
+                self.store,
+                self.keeper,
+                self.info,
+                self._pace("announcer"),
+                max(1.0, 2 * self.config.heartbeat_interval),
             ),
         ]
         if self.config.rescue_interval > 0:
@@ -273,11 +276,7 @@ def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
         pass  # The loop is closed: nobody is left to tell.
 
 
-@cache
 def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
+    from .. import __version__
 
-    try:
-        return version("django-vtasks")
-    except PackageNotFoundError:
-        return ""
+    return __version__

@@ -59,8 +59,8 @@ class Pace:
         if self.down_since is None:
             self.down_since = time.monotonic()
         self._attempt += 1
-        ceiling = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._attempt, 10))
-        pause = ceiling * random.uniform(0.5, 1.0)
+        ceiling = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._attempt, 10))
+        pause: float = ceiling * random.uniform(0.5, 1.0)
         self._emitter.emit(StoreOutage(service=self.name, error=error, attempt=self._attempt, pause=pause))
         return pause
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..events import Emitter, LettersEvicted, LetterBuried, SettleRefused
+from ..events import Emitter, LetterBuried, LettersEvicted, SettleRefused
 from ..jobs.transitions import Bury, Settlement
 from ..stores.base import Exchange
 
