@@ -39,11 +39,12 @@ DOMAIN_LIBRARIES = {
 #: From the bottom to the top; a module imports its own group or groups of lower rows, never a sibling of its row.
 LAYERS: list[tuple[str, ...]] = [
     ("jobs",),
-    ("framework", "exceptions", "utils"),
-    ("events", "conf", "stores.base"),
+    ("framework", "exceptions", "utils", "signals"),
+    ("events", "stores.base"),
+    ("conf",),
     ("db", "stores", "serialization"),
     ("tasks",),
-    ("execution", "logs", "signals", "metrics", "tracing"),
+    ("execution", "logs", "metrics", "tracing"),
     ("worker",),
     ("scheduling",),
     ("backends",),

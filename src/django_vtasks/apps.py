@@ -1,0 +1,26 @@
+"""The Django app: registers the system checks, which load when they run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.core import checks
+
+
+class VTasksConfig(AppConfig):
+    """The app `django_vtasks`."""
+
+    name = "django_vtasks"
+    verbose_name = "Tasks"
+
+    def ready(self) -> None:
+        """Register the checks, and load the framework so that its own check runs too."""
+        from . import framework  # noqa: F401
+
+        checks.register(_run_checks, "vtasks")
+
+
+def _run_checks(app_configs: Any, **kwargs: Any) -> Sequence[checks.CheckMessage]:
+    from .checks import run_checks
+
+    return run_checks(app_configs, **kwargs)

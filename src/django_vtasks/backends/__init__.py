@@ -1,0 +1,1 @@
+"""Backends of Django's Tasks framework: thin adapters over a store."""

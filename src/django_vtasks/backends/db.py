@@ -1,0 +1,47 @@
+"""Jobs in the project's own database."""
+
+from typing import TYPE_CHECKING
+
+from ..stores.base import AdminStore, ClientStore, WorkerStore
+from .base import VTasksBaseBackend
+from .sharing import shared
+
+if TYPE_CHECKING:
+    from ..stores.database.store import DatabaseOptions
+
+
+class DatabaseTaskBackend(VTasksBaseBackend):
+    """Enqueues in the caller's transaction. OPTIONS: `DATABASE` (an alias; default: the router's), `DLQ_CAP`."""
+
+    known_options = VTasksBaseBackend.known_options | {"DATABASE"}
+
+    @property
+    def client_store(self) -> ClientStore:
+        """The database store for application code."""
+        return shared(self.alias, "client", self._make_client_store)
+
+    @property
+    def admin_store(self) -> AdminStore:
+        """The database store for operators."""
+        return shared(self.alias, "admin", self._make_admin_store)
+
+    def new_worker_store(self) -> WorkerStore:
+        """A database store for one worker."""
+        from ..stores.database.store import DatabaseWorkerStore
+
+        return DatabaseWorkerStore(self._store_options())
+
+    def _make_client_store(self) -> ClientStore:
+        from ..stores.database.store import DatabaseClientStore
+
+        return DatabaseClientStore(self._store_options())
+
+    def _make_admin_store(self) -> AdminStore:
+        from ..stores.database.store import DatabaseAdminStore
+
+        return DatabaseAdminStore(self._store_options())
+
+    def _store_options(self) -> "DatabaseOptions":
+        from ..stores.database.store import DatabaseOptions
+
+        return DatabaseOptions(using=self.options.get("DATABASE"), dead_letter_cap=self.dlq_cap)

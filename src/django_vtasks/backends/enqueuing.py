@@ -1,0 +1,219 @@
+"""The one path from validated calls to a store: at once or at the commit, sync and async, one call or many."""
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from asgiref.sync import sync_to_async
+
+from ..events import JobAdded, events
+from ..framework import TaskResultDoesNotExist, is_heard, task_enqueued
+from ..jobs.model import Job
+from ..stores.base import Added, AddStatus
+from ..tasks import VTaskResult
+from .commit import after_commit, called_from_sync, open_transaction
+
+if TYPE_CHECKING:
+    from .base import VTasksBaseBackend
+
+logger = logging.getLogger(__name__)
+
+type Result = VTaskResult[..., Any]
+type Pair = tuple["Entry", Added]
+
+CHUNK = 500
+"""How many jobs go to a store in one call."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """A validated call: its job, its result, and what its task says about commits and duplicates."""
+
+    job: Job
+    result: Result
+    on_commit: bool | str
+    returns_survivor: bool
+
+
+class Enqueuer:
+    """Stores the entries of one backend, and tells who listens."""
+
+    def __init__(self, backend: "VTasksBaseBackend") -> None:
+        self._backend = backend
+
+    def run(self, entries: Sequence[Entry]) -> list[Result | None]:
+        """Store the entries, or see to it that it is done at the commit; one result per entry, in order."""
+        waiting = self._deferred(entries)
+        results = [self._answer(pair) for pair in self._added(_without(entries, waiting))]
+        self._announce(results)
+        return _merged(entries, waiting, results)
+
+    async def arun(self, entries: Sequence[Entry]) -> list[Result | None]:
+        """As `run`."""
+        waiting = self._deferred(entries)
+        if not waiting and not self._backend.client_store.transactional and called_from_sync():
+            waiting = await sync_to_async(self._deferred)(entries)
+        results = [await self._aanswer(pair) async for pair in self._aadded(_without(entries, waiting))]
+        await self._aannounce(results)
+        return _merged(entries, waiting, results)
+
+    # --- waiting for the commit
+
+    def _deferred(self, entries: Sequence[Entry]) -> frozenset[Entry]:
+        """The entries that are left to a commit hook, because a transaction is open that their store does not join."""
+        if self._backend.client_store.transactional:
+            return _NOBODY
+        groups: dict[str, list[Entry]] = {}
+        aliases: dict[bool | str, str | None] = {}
+        for entry in entries:
+            choice = entry.on_commit
+            if choice not in aliases:
+                aliases[choice] = open_transaction(choice)
+            alias = aliases[choice]
+            if alias is not None:
+                groups.setdefault(alias, []).append(entry)
+        for alias, group in groups.items():
+            after_commit(alias, partial(self._store_committed, group))
+        return frozenset().union(*groups.values()) if groups else _NOBODY
+
+    def _store_committed(self, entries: Sequence[Entry]) -> None:
+        """The commit hook. The results are in the caller's hands already, so duplicates are told to them."""
+        pairs: list[Pair] = []
+        try:
+            pairs.extend(self._added(entries))
+        except Exception as error:
+            report_lost(self._backend.alias, entries[len(pairs) :], error)
+            if self._backend.raises_at_commit:
+                raise
+        for entry, answer in pairs:
+            if answer.status is not AddStatus.ADDED:
+                object.__setattr__(entry.result, "is_duplicate", True)
+                object.__setattr__(entry.result, "duplicate_of", answer.job_id)
+        self._announce([entry.result for entry, answer in pairs if answer.status is AddStatus.ADDED])
+
+    # --- the store
+
+    def _added(self, entries: Sequence[Entry]) -> Iterator[Pair]:
+        for start in range(0, len(entries), CHUNK):
+            chunk = entries[start : start + CHUNK]
+            try:
+                answers = self._backend.client_store.add([entry.job for entry in chunk])
+            except Exception as error:
+                _note_progress(error, start, len(entries))
+                raise
+            yield from self._told(chunk, answers)
+
+    async def _aadded(self, entries: Sequence[Entry]) -> Any:
+        for start in range(0, len(entries), CHUNK):
+            chunk = entries[start : start + CHUNK]
+            try:
+                answers = await self._backend.client_store.aadd([entry.job for entry in chunk])
+            except Exception as error:
+                _note_progress(error, start, len(entries))
+                raise
+            for pair in self._told(chunk, answers):
+                yield pair
+
+    def _told(self, entries: Sequence[Entry], answers: Sequence[Added]) -> Iterable[Pair]:
+        pairs = list(zip(entries, answers, strict=True))
+        if events.wanted(JobAdded):
+            for entry, answer in pairs:
+                events.emit(_event(self._backend.alias, entry.job, answer))
+        return pairs
+
+    # --- what the caller gets
+
+    def _answer(self, pair: Pair) -> Result | None:
+        entry, answer = pair
+        if answer.status is AddStatus.ADDED:
+            return entry.result
+        if answer.job_id is None or not _wants_survivor(entry, answer):
+            return None
+        try:
+            return self._backend.get_result(answer.job_id)  # type: ignore[no-any-return]
+        except TaskResultDoesNotExist:
+            return _stand_in(entry, answer)
+
+    async def _aanswer(self, pair: Pair) -> Result | None:
+        entry, answer = pair
+        if answer.status is AddStatus.ADDED:
+            return entry.result
+        if answer.job_id is None or not _wants_survivor(entry, answer):
+            return None
+        try:
+            return await self._backend.aget_result(answer.job_id)  # type: ignore[no-any-return]
+        except TaskResultDoesNotExist:
+            return _stand_in(entry, answer)
+
+    # --- the framework's signal
+
+    def _announce(self, results: Sequence[Result | None]) -> None:
+        if not is_heard(task_enqueued):
+            return
+        for result in results:
+            if result is not None and not result.is_duplicate:
+                task_enqueued.send_robust(sender=type(self._backend), task_result=result)
+
+    async def _aannounce(self, results: Sequence[Result | None]) -> None:
+        if not is_heard(task_enqueued):
+            return
+        for result in results:
+            if result is not None and not result.is_duplicate:
+                await task_enqueued.asend_robust(sender=type(self._backend), task_result=result)
+
+
+_NOBODY: frozenset[Entry] = frozenset()
+
+
+def _without(entries: Sequence[Entry], waiting: frozenset[Entry]) -> Sequence[Entry]:
+    return [entry for entry in entries if entry not in waiting] if waiting else entries
+
+
+def _merged(entries: Sequence[Entry], waiting: frozenset[Entry], results: list[Result | None]) -> list[Result | None]:
+    if not waiting:
+        return results
+    stored = iter(results)
+    return [entry.result if entry in waiting else next(stored) for entry in entries]
+
+
+def _wants_survivor(entry: Entry, answer: Added) -> bool:
+    # A replaced job is what the call became, so its result is the call's; a duplicate is somebody else's.
+    return entry.returns_survivor or answer.status is AddStatus.REPLACED
+
+
+def _stand_in(entry: Entry, answer: Added) -> Result | None:
+    """What the caller gets when the job that stands for the call ended and was forgotten in between."""
+    if answer.status is not AddStatus.REPLACED:
+        return None
+    object.__setattr__(entry.result, "id", answer.job_id)
+    return entry.result
+
+
+def _event(alias: str, job: Job, answer: Added) -> JobAdded:
+    duplicate = answer.status is not AddStatus.ADDED
+    return JobAdded(
+        alias=alias,
+        job_id=job.id,
+        func=job.func,
+        queue=job.queue,
+        duplicate=duplicate,
+        duplicate_of=answer.job_id if duplicate else None,
+    )
+
+
+def _note_progress(error: Exception, stored: int, total: int) -> None:
+    if total > CHUNK:
+        error.add_note(f"{stored} of the {total} jobs were stored before this error.")
+
+
+def report_lost(alias: str, entries: Sequence[Entry], error: Exception) -> None:
+    """Log every job that could not be stored although the transaction it waited for is committed."""
+    for entry in entries:
+        job = entry.job
+        logger.error(
+            "The job %s (%s, queue %s, backend %s) was NOT enqueued, although its transaction is committed: %s",
+            *(job.id, job.func, job.queue, alias, error),
+            extra={"job_id": job.id, "task": job.func, "queue": job.queue},
+        )

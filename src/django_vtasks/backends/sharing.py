@@ -1,0 +1,33 @@
+"""One store per process, TASKS alias and kind: the framework makes a backend object per thread."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from django.core.signals import setting_changed
+
+_DECISIVE = frozenset(("TASKS", "CACHES", "DATABASES", "VTASKS_VALKEY_PREFIX", "VTASKS_DLQ_CAP"))
+
+_lock = threading.Lock()
+_stores: dict[tuple[str, str], Any] = {}
+
+
+def shared[Store](alias: str, kind: str, make: Callable[[], Store]) -> Store:
+    """The store of an alias, made on first use and again after a test changed a setting that it depends on."""
+    store = _stores.get((alias, kind))
+    if store is None:
+        with _lock:
+            store = _stores.get((alias, kind))
+            if store is None:
+                store = _stores[alias, kind] = make()
+    result: Store = store
+    return result
+
+
+def _forget(*, setting: str, **_kwargs: Any) -> None:
+    if setting in _DECISIVE:
+        with _lock:
+            _stores.clear()
+
+
+setting_changed.connect(_forget, weak=False, dispatch_uid="django_vtasks.backends.sharing")

@@ -1,0 +1,41 @@
+"""What user code raises and catches: how a running task ends its attempt, and the errors of this package."""
+
+from .jobs.errors import (
+    CodecError,
+    ControlFlow,
+    Discard,
+    InvalidOptions,
+    JobCancelled,
+    JobExpired,
+    JobTimedOut,
+    JobTooLarge,
+    JobUndecodable,
+    LeaseLost,
+    QueueError,
+    RescuedTooOften,
+    Retry,
+    Snooze,
+    StoreRefused,
+    StoreUnavailable,
+    TaskNotFound,
+)
+
+__all__ = [
+    "CodecError",
+    "ControlFlow",
+    "Discard",
+    "InvalidOptions",
+    "JobCancelled",
+    "JobExpired",
+    "JobTimedOut",
+    "JobTooLarge",
+    "JobUndecodable",
+    "LeaseLost",
+    "QueueError",
+    "RescuedTooOften",
+    "Retry",
+    "Snooze",
+    "StoreRefused",
+    "StoreUnavailable",
+    "TaskNotFound",
+]

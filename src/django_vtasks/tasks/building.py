@@ -1,0 +1,156 @@
+"""From a call to a Job, and from what a store knows of a job to the Task it belongs to."""
+
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from django.conf import settings as django_settings
+from django.utils import timezone
+
+from ..conf import settings
+from ..framework import AnyTask
+from ..jobs.errors import TaskNotFound
+from ..jobs.model import Job, UniqueMode
+from ..jobs.model import Unique as UniqueKey
+from .arguments import json_arguments
+from .loading import load_task, lost_function
+from .options import TaskOptions, options_of
+from .vtask import VTask, variant
+
+
+class Prepared:
+    """What is kept with a task until a setting changes: its options, and whether it was found fit to be enqueued."""
+
+    __slots__ = ("checked", "generation", "options", "shape")
+
+    def __init__(self, task: AnyTask) -> None:
+        self.generation = settings.generation
+        self.options = options_of(task)
+        self.checked = False
+        self.shape: Any = None
+
+
+def to_job(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any], *, id: str, now: float) -> Job:  # noqa: A002
+    """The job of a call made at `now` (epoch seconds), with its arguments in JSON form.
+
+    Raises TypeError or ValueError for an argument that is not JSON, and JobTooLarge.
+    """
+    options = prepared(task).options
+    json_args, json_kwargs = json_arguments(task, args, kwargs)
+    due = _due(task.run_after, now)
+    unique = None
+    if options.unique is not None:
+        unique, due = _unique(task, options, json_args, json_kwargs, due, now)
+    return Job(
+        id=id,
+        func=options.path,
+        args=json_args,
+        kwargs=json_kwargs,
+        queue=task.queue_name,
+        priority=options.priority,
+        enqueued_at=now,
+        run_after=due,
+        unique=unique,
+        max_rescues=options.max_rescues,
+        result_ttl=options.own_result_ttl,
+        expires_at=None if options.expires is None else _expiry(options.expires, due or now),
+        metadata=options.metadata,
+    )
+
+
+def prepared(task: AnyTask) -> Prepared:
+    """What is kept with the task; a plain Task keeps nothing, so it is made anew each time."""
+    if type(task) is not VTask:
+        return Prepared(task)
+    kept: Prepared | None = task._prepared
+    if kept is None or kept.generation != settings.generation:
+        kept = Prepared(task)
+        object.__setattr__(task, "_prepared", kept)
+    return kept
+
+
+def _unique(
+    task: AnyTask,
+    options: TaskOptions,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    due: float | None,
+    now: float,
+) -> tuple[UniqueKey, float | None]:
+    rule = options.unique
+    assert rule is not None  # noqa: S101 - the caller asked for it
+    unique = rule.of_call(task.func, options.path, args, kwargs, leading=1 if task.takes_context else 0)
+    if rule.mode is UniqueMode.DEBOUNCE and due is None:
+        due = now + (rule.delay or 0.0)
+    return unique, due
+
+
+def _due(run_after: datetime | timedelta | None, now: float) -> float | None:
+    if run_after is None:
+        return None
+    if isinstance(run_after, timedelta):
+        return round(now + run_after.total_seconds(), 6)
+    return to_epoch(run_after)
+
+
+def _expiry(expires: float | datetime, counted_from: float) -> float:
+    return to_epoch(expires) if isinstance(expires, datetime) else counted_from + expires
+
+
+def to_epoch(moment: datetime) -> float:
+    """A datetime as epoch seconds; a naive one is in the current time zone's default."""
+    if moment.tzinfo is None:
+        moment = timezone.make_aware(moment, timezone.get_default_timezone())
+    return moment.timestamp()
+
+
+def to_datetime(epoch: float | None) -> datetime | None:
+    """Epoch seconds as a datetime: aware in UTC with `USE_TZ`, else naive in the default time zone."""
+    if epoch is None:
+        return None
+    moment = datetime.fromtimestamp(epoch, UTC)
+    if django_settings.USE_TZ:
+        return moment
+    return timezone.make_naive(moment, timezone.get_default_timezone())
+
+
+def clock() -> float:
+    """Now as epoch seconds, to the microsecond, so that it survives a datetime unchanged."""
+    return round(time.time(), 6)
+
+
+def task_of(job: Job, backend: str) -> AnyTask:
+    """The declared task of a job, with the queue, priority and due time the job was enqueued with.
+
+    Not validated, so jobs whose queue or priority the settings no longer allow can still be read. A function that is
+    gone is replaced by a stand-in with the same path that raises TaskNotFound when called.
+    """
+    try:
+        declared = load_task(job.func)
+    except TaskNotFound:
+        declared = _lost_task(job.func)
+    return variant(  # type: ignore[no-any-return]
+        declared,
+        queue_name=job.queue,
+        priority=job.priority,
+        backend=backend,
+        run_after=to_datetime(job.run_after),
+    )
+
+
+def _lost_task(path: str) -> AnyTask:
+    task = _lost_tasks.get(path)
+    if task is None:
+        blank: Any = object.__new__(VTask)
+        task = _lost_tasks[path] = _filled(blank, path)
+    return task
+
+
+_lost_tasks: dict[str, AnyTask] = {}
+
+
+def _filled(blank: Any, path: str) -> AnyTask:
+    for name, item in VTask.__dataclass_fields__.items():
+        object.__setattr__(blank, name, lost_function(path) if name == "func" else item.default)
+    return blank  # type: ignore[no-any-return]

@@ -1,0 +1,172 @@
+"""The TaskResult of this package: Django's, plus what a store knows beyond it."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from ..framework import TASK_REFRESH_ATTRS, AnyTask, TaskError, TaskResultOf, TaskResultStatus
+from ..jobs.model import Failure, Job, JobRecord, JobState, Progress
+from ..stores.base import CancelStatus
+from .building import task_of, to_datetime
+
+STATUS: Mapping[JobState, TaskResultStatus] = {
+    JobState.SCHEDULED: TaskResultStatus.READY,
+    JobState.READY: TaskResultStatus.READY,
+    JobState.LEASED: TaskResultStatus.RUNNING,
+    JobState.SUCCEEDED: TaskResultStatus.SUCCESSFUL,
+    JobState.DISCARDED: TaskResultStatus.FAILED,
+    JobState.DEAD: TaskResultStatus.FAILED,
+}
+"""How the states of a job show in the framework's four."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VTaskResult[**P, R](TaskResultOf[P, R]):  # type: ignore[misc] # the stubs forget that the base is frozen
+    """The result of a job. A held result does not change by itself: `refresh()` reads it again.
+
+    `is_duplicate` says that the call turned out to be a duplicate only at the commit, after its result was returned;
+    `duplicate_of` is then the job that stands for it, if the store knows, and reading again reads that job.
+    `progress` and `metadata` are what the running task last saved.
+    """
+
+    progress: Progress | None = field(default=None, compare=False)
+    metadata: Mapping[str, Any] | None = field(default=None, compare=False)
+    is_duplicate: bool = field(default=False, compare=False)
+    duplicate_of: str | None = field(default=None, compare=False)
+    retry_of: str | None = field(default=None, compare=False)
+    state: JobState = field(default=JobState.READY, compare=False)
+
+    def refresh(self) -> None:
+        """Read it again. Raises TaskResultDoesNotExist when the result is gone."""
+        self._take(self._backend.get_result(self._read_id))
+
+    async def arefresh(self) -> None:
+        """As `refresh`."""
+        self._take(await self._backend.aget_result(self._read_id))
+
+    def cancel(self) -> CancelStatus:
+        """Ask that the job does not run: a waiting one never starts, a running one is told. Says what was found."""
+        return self._backend.cancel(self._read_id)  # type: ignore[no-any-return]
+
+    async def acancel(self) -> CancelStatus:
+        """As `cancel`."""
+        return await self._backend.acancel(self._read_id)  # type: ignore[no-any-return]
+
+    async def wait(self, timeout: float | None = None) -> "VTaskResult[P, R]":
+        """This result, refreshed once the job is over. Raises TimeoutError after `timeout` seconds (None = never)."""
+        for pause in _pauses(timeout):
+            await self.arefresh()
+            if self.is_finished:
+                return self
+            await asyncio.sleep(pause)
+        raise TimeoutError(f"the job {self.id} did not finish within {timeout} seconds")
+
+    def wait_sync(self, timeout: float | None = None) -> "VTaskResult[P, R]":
+        """As `wait`, for code without an event loop. Inside a transaction it waits for a job nobody can see yet."""
+        for pause in _pauses(timeout):
+            self.refresh()
+            if self.is_finished:
+                return self
+            time.sleep(pause)
+        raise TimeoutError(f"the job {self.id} did not finish within {timeout} seconds")
+
+    @property
+    def _backend(self) -> Any:
+        return self.task.get_backend()
+
+    @property
+    def _read_id(self) -> str:
+        return self.duplicate_of or self.id
+
+    def _take(self, read: Any) -> None:
+        for name in _REFRESHED:
+            object.__setattr__(self, name, getattr(read, name))
+
+
+_REFRESHED = (*sorted(TASK_REFRESH_ATTRS), "progress", "metadata", "retry_of", "state")
+_LONGEST_PAUSE = 0.5
+
+
+def _pauses(timeout: float | None) -> Iterator[float]:
+    """Growing pauses that end with the timeout; one look is taken at the very end."""
+    deadline = None if timeout is None else time.monotonic() + timeout
+    pause = 0.01
+    while True:
+        if deadline is None:
+            yield pause
+        else:
+            left = deadline - time.monotonic()
+            yield max(0.0, min(pause, left))
+            if left <= 0:
+                return
+        pause = min(_LONGEST_PAUSE, pause * 1.5)
+
+
+def new_result(task: AnyTask, job: Job, backend: str) -> VTaskResult[..., Any]:
+    """The result of a job that was just enqueued; not normalised again, since the arguments are JSON already."""
+    result: VTaskResult[..., Any] = object.__new__(VTaskResult)
+    put = object.__setattr__
+    put(result, "task", task)
+    put(result, "id", job.id)
+    put(result, "status", TaskResultStatus.READY)
+    put(result, "enqueued_at", to_datetime(job.enqueued_at))
+    put(result, "started_at", None)
+    put(result, "finished_at", None)
+    put(result, "last_attempted_at", None)
+    put(result, "args", job.args)
+    put(result, "kwargs", job.kwargs)
+    put(result, "backend", backend)
+    put(result, "errors", [])
+    put(result, "worker_ids", [])
+    put(result, "_return_value", None)
+    put(result, "progress", None)
+    put(result, "metadata", job.metadata)
+    put(result, "is_duplicate", False)  # noqa: FBT003 - a value, not a switch
+    put(result, "duplicate_of", None)
+    put(result, "retry_of", None)
+    put(result, "state", JobState.READY)
+    return result
+
+
+def result_from(record: JobRecord, backend: str) -> VTaskResult[..., Any]:
+    """The result that a store's record shows, for the TASKS alias `backend`."""
+    job = record.job
+    result = new_result(task_of(job, backend), job, backend)
+    put = object.__setattr__
+    put(result, "args", list(job.args))
+    put(result, "kwargs", dict(job.kwargs))
+    put(result, "status", STATUS[record.state])
+    put(result, "state", record.state)
+    put(result, "started_at", _moment(record.started_at))
+    put(result, "last_attempted_at", _moment(record.last_attempted_at))
+    put(result, "finished_at", _moment(record.finished_at))
+    put(result, "worker_ids", list(record.worker_ids))
+    put(result, "errors", _errors(record))
+    put(result, "progress", record.progress)
+    put(result, "retry_of", job.retry_of)
+    if record.state is JobState.SUCCEEDED and record.value is not None:
+        put(result, "_return_value", orjson.loads(record.value))
+    return result
+
+
+def _moment(epoch: float | None) -> datetime | None:
+    return to_datetime(epoch)
+
+
+def _errors(record: JobRecord) -> list[TaskError]:
+    failures = [attempt.failure for attempt in record.job.attempts if attempt.failure]
+    letter = record.letter
+    if letter is not None and letter.failure not in failures:
+        failures.append(letter.failure)
+    return [task_error(failure) for failure in failures]
+
+
+def task_error(failure: Failure) -> TaskError:
+    """A failure as the framework's error."""
+    text = failure.traceback or f"{failure.exception_class.rpartition('.')[2]}: {failure.message}\n"
+    return TaskError(exception_class_path=failure.exception_class, traceback=text)
