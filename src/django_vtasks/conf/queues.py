@@ -1,10 +1,11 @@
 """`VTASKS_QUEUES`: names, or names with options, into values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from ..jobs.limits import Concurrency, Rate
 from .environment import settings
 from .problems import COUNT, SECONDS, SECONDS_OR_ZERO, Problems
 
@@ -46,8 +47,8 @@ class QueueConfig:
     result_ttl: float | None = None
     max_attempts: int | None = None
     timeout: float | None = None
-    limit: Any = None
-    rate: Any = None
+    limit: Concurrency | None = None
+    rate: Rate | None = None
 
 
 def resolve_queue_config(queues: Any = None) -> dict[str, dict[str, Any]]:
@@ -126,8 +127,8 @@ def _queue(name: str, options: Mapping[str, Any], problems: Problems) -> QueueCo
         result_ttl=0.0 if batch and result_ttl is None else result_ttl,
         max_attempts=whole("max_attempts"),
         timeout=seconds("timeout", SECONDS),
-        limit=options.get("limit"),
-        rate=options.get("rate"),
+        limit=_limit(name, options.get("limit"), Concurrency, problems),
+        rate=_limit(name, options.get("rate"), Rate, problems),
     )
 
 
@@ -152,6 +153,18 @@ def _batch(where: str, options: Any, problems: Problems) -> BatchConfig | None:
         group_by=problems.text(f"{where}['group_by']", options.get("group_by")),
         on_failure=str(on_failure),
     )
+
+
+def _limit[L: (Concurrency, Rate)](queue: str, value: Any, kind: type[L], problems: Problems) -> L | None:
+    if value is None:
+        return None
+    try:
+        limit = value if isinstance(value, kind) else kind(**value)
+    except (TypeError, ValueError) as error:
+        problems.add(f"VTASKS_QUEUES[{queue!r}]: not the arguments of a {kind.__name__}: {error}.")
+        return None
+    # Without a key of its own the limit is shared by all tasks of the queue.
+    return replace(limit, key=f"queue:{queue}") if limit.key is None else limit
 
 
 def _part(where: str, options: Mapping[str, Any], problems: Problems, key: str, bounds: Any) -> float | None:

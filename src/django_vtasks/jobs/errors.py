@@ -1,5 +1,9 @@
 """The errors of this package. Each message says what to do."""
 
+from datetime import timedelta
+
+from .retries import clamp_delay
+
 
 class QueueError(Exception):
     """Base of every error this package raises on its own account."""
@@ -58,21 +62,24 @@ class ControlFlow(Exception):
 
 
 class Retry(ControlFlow):
-    """Raise inside a task: another attempt after `delay` seconds; counts as a failed attempt."""
+    """Raise inside a task: another attempt, counted as a failed one, after `delay` seconds or a timedelta.
 
-    def __init__(self, delay: float = 0.0, reason: str = "") -> None:
-        super().__init__(reason or f"retry in {delay} s")
-        self.delay = delay
+    Without a delay the task's backoff decides. A negative delay is none; what is no duration raises TypeError.
+    """
+
+    def __init__(self, delay: float | timedelta | None = None, reason: str = "") -> None:
+        self.delay = _seconds(delay)
         self.reason = reason
+        super().__init__(reason or ("retry" if self.delay is None else f"retry in {self.delay:g} s"))
 
 
 class Snooze(ControlFlow):
-    """Raise inside a task: the same attempt again after `delay` seconds; does not count."""
+    """Raise inside a task: the same attempt again after `delay` seconds or a timedelta; does not count."""
 
-    def __init__(self, delay: float, reason: str = "") -> None:
-        super().__init__(reason or f"snoozed for {delay} s")
-        self.delay = delay
+    def __init__(self, delay: float | timedelta, reason: str = "") -> None:
+        self.delay = _seconds(delay) or 0.0
         self.reason = reason
+        super().__init__(reason or f"snoozed for {self.delay:g} s")
 
 
 class Discard(ControlFlow):
@@ -81,3 +88,7 @@ class Discard(ControlFlow):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason or "discarded")
         self.reason = reason
+
+
+def _seconds(delay: float | timedelta | None) -> float | None:
+    return clamp_delay(delay.total_seconds() if isinstance(delay, timedelta) else delay)

@@ -10,6 +10,8 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, cast
 
+from .limits import JobLimit
+
 MAX_ATTEMPTS_KEPT = 25
 """How many attempts of one job are kept in its history; the oldest after the first go first."""
 
@@ -130,6 +132,7 @@ class Job:
     result_ttl: float | None = None
     expires_at: float | None = None
     retry_of: str | None = None
+    limit: JobLimit | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     trace: Mapping[str, str] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict)

@@ -8,6 +8,7 @@ import orjson
 from . import zstd
 from .errors import CodecError
 from .fields import LATEST, container, mapping, moment, number, optional_text, required_text, text, whole
+from .limits import JobLimit
 from .model import Attempt, Failure, Job, OutcomeKind, Unique, UniqueMode, assemble_job
 
 COMPRESS_THRESHOLD = 1024
@@ -22,7 +23,8 @@ _WIRE_FIELDS = frozenset(
 _LETTER_FIELDS = frozenset(("error_msg", "error_traceback", "failed_at", "letter"))
 _KNOWN = _WIRE_FIELDS | _LETTER_FIELDS | {"ext"}
 _KNOWN_IN_EXT = frozenset(
-    ("mode", "window", "starts", "failures", "attempts", "result_ttl", "expires_at", "retry_of", "metadata", "trace"),
+    ("mode", "window", "starts", "failures", "attempts", "result_ttl", "expires_at", "retry_of", "limit",
+     "metadata", "trace"),
 )  # fmt: skip
 
 _MAX_DEPTH = 250
@@ -100,16 +102,14 @@ def _extension(job: Job) -> dict[str, Any]:
         extension["starts"] = job.starts
         extension["failures"] = job.failures
         extension["attempts"] = [attempt_to_json(attempt) for attempt in job.attempts]
-    if job.result_ttl is not None:
-        extension["result_ttl"] = job.result_ttl
-    if job.expires_at is not None:
-        extension["expires_at"] = job.expires_at
-    if job.retry_of is not None:
-        extension["retry_of"] = job.retry_of
-    if job.metadata:
-        extension["metadata"] = job.metadata
-    if job.trace:
-        extension["trace"] = job.trace
+    if job.limit is not None:
+        extension["limit"] = _limit_to_json(job.limit)
+    for name, value in (("result_ttl", job.result_ttl), ("expires_at", job.expires_at), ("retry_of", job.retry_of)):
+        if value is not None:
+            extension[name] = value
+    for name, values in (("metadata", job.metadata), ("trace", job.trace)):
+        if values:
+            extension[name] = values
     return extension
 
 
@@ -142,7 +142,7 @@ def _ordinary(payload: Mapping[str, Any]) -> Job | None:
     return None
 
 
-_NEVER_STARTED = (0, 0, (), None, None, None, _NOTHING, _NOTHING, _NOTHING)
+_NEVER_STARTED = (0, 0, (), None, None, None, None, _NOTHING, _NOTHING, _NOTHING)
 
 
 def _checked(payload: Mapping[str, Any], fallback_id: str, fallback_queue: str) -> Job:
@@ -180,8 +180,30 @@ def _extended(extension: Mapping[str, Any]) -> tuple[Any, ...]:
         number(extension, "result_ttl"),
         moment(extension, "expires_at"),
         optional_text(extension, "retry_of"),
+        _limit_from_json(mapping(extension, "limit")),
         mapping(extension, "metadata"),
         {key: str(value) for key, value in mapping(extension, "trace").items()},
+    )
+
+
+def _limit_to_json(limit: JobLimit) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if limit.concurrency_key is not None:
+        data |= {"key": limit.concurrency_key, "count": limit.count}
+    if limit.rate_key is not None:
+        data |= {"rate_key": limit.rate_key, "interval": limit.interval, "burst": limit.burst}
+    return data
+
+
+def _limit_from_json(data: Mapping[str, Any]) -> JobLimit | None:
+    if not data:
+        return None
+    return JobLimit(
+        concurrency_key=optional_text(data, "key"),
+        count=max(1, whole(data, "count")),
+        rate_key=optional_text(data, "rate_key"),
+        interval=max(0.0, number(data, "interval") or 0.0),
+        burst=max(1, whole(data, "burst")),
     )
 
 

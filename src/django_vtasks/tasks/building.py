@@ -11,6 +11,7 @@ from django.utils import timezone
 from ..conf import settings
 from ..framework import AnyTask
 from ..jobs.errors import TaskNotFound
+from ..jobs.limits import Call, JobLimit, limit_of
 from ..jobs.model import Job, UniqueMode
 from ..jobs.model import Unique as UniqueKey
 from .arguments import json_arguments
@@ -55,6 +56,7 @@ def to_job(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any], *, id:
         max_rescues=options.max_rescues,
         result_ttl=options.own_result_ttl,
         expires_at=None if options.expires is None else _expiry(options.expires, due or now),
+        limit=None if options.limit is options.rate is None else _limit(task, options, json_args, json_kwargs),
         metadata=options.metadata,
     )
 
@@ -84,6 +86,17 @@ def _unique(
     if rule.mode is UniqueMode.DEBOUNCE and due is None:
         due = now + (rule.delay or 0.0)
     return unique, due
+
+
+def _limit(task: AnyTask, options: TaskOptions, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobLimit | None:
+    call = Call(
+        function=task.func,
+        default_key=options.path,
+        args=args,
+        kwargs=kwargs,
+        leading=1 if task.takes_context else 0,
+    )
+    return limit_of(options.limit, options.rate, call)
 
 
 def _due(run_after: datetime | timedelta | None, now: float) -> float | None:

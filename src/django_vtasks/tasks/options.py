@@ -8,6 +8,7 @@ from typing import Any, Literal, TypedDict
 from ..conf import Problems, default_result_ttl, queue_configs, retry_defaults, settings
 from ..conf.problems import COUNT, SECONDS, SECONDS_OR_ZERO, WHOLE, Bounds
 from ..framework import AnyTask
+from ..jobs.limits import problem_of
 from ..jobs.retries import Backoff, RetryRule, named_backoff
 from ..jobs.transitions import Policy
 from .unique import Seconds, Unique
@@ -212,6 +213,9 @@ def option_problems(task: AnyTask) -> list[str]:
     _check_retries(task, problems)
     if not problems.found:
         _check_unique(task, problems)
+        wrong_limit = problem_of(option(task, "limit"), option(task, "rate"), task.func)
+        if wrong_limit:
+            problems.add(wrong_limit)
     return problems.found
 
 
