@@ -104,13 +104,10 @@ def _extension(job: Job) -> dict[str, Any]:
         extension["attempts"] = [attempt_to_json(attempt) for attempt in job.attempts]
     if job.limit is not None:
         extension["limit"] = _limit_to_json(job.limit)
-    for name, value in (("result_ttl", job.result_ttl), ("expires_at", job.expires_at), ("retry_of", job.retry_of)):
-        if value is not None:
-            extension[name] = value
-    for name, values in (("metadata", job.metadata), ("trace", job.trace)):
-        if values:
-            extension[name] = values
-    return extension
+    scalars = (("result_ttl", job.result_ttl), ("expires_at", job.expires_at), ("retry_of", job.retry_of))
+    extension |= {name: value for name, value in scalars if value is not None}
+    objects = (("metadata", job.metadata), ("trace", job.trace))
+    return extension | {name: values for name, values in objects if values}
 
 
 _MODES_OF_OURS = frozenset((UniqueMode.UNTIL_STARTED, UniqueMode.DEBOUNCE))
