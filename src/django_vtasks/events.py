@@ -137,6 +137,18 @@ class SlotsMissed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SlotSkipped:
+    """A slot of an entry that must not overlap passed without a job, because an earlier one is not done.
+
+    `job_id` is the job that keeps it from running, None when the store does not know.
+    """
+
+    entry: str
+    slot: float
+    job_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCollected:
     """A batch of one queue was handed to its functions."""
 

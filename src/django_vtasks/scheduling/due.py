@@ -26,11 +26,16 @@ RESTART = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """Slots to fire, oldest first; a slot to record without firing; and how many are passed over."""
+    """Slots to fire, oldest first; or a slot to record without firing; and how many are passed over."""
 
     fire: tuple[float, ...] = ()
     record: float | None = None
     missed: int = 0
+
+    @property
+    def slots(self) -> tuple[float, ...]:
+        """Every slot to record."""
+        return self.fire if self.record is None else (self.record,)
 
 
 def first_sight(schedule: Schedule, *, run_on_start: bool | None, now: float) -> Due:

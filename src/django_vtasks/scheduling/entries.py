@@ -8,6 +8,9 @@ from . import options as read
 from .options import Overlap, Unusable
 from .schedules import Cron, Schedule
 
+MAX_NAME_LENGTH = 200
+"""Characters the name of an entry may have."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleEntry:
@@ -83,8 +86,9 @@ def parse(setting: object, *, timezone: str = "UTC") -> Entries:
 
 def parse_entry(name: object, options: object, *, timezone: str = "UTC") -> Entries:
     """At most one entry, and what is wrong with it."""
-    if not isinstance(name, str) or not name:
-        return Entries(problems=(_problem(str(name), _no_entry(f"its name {name!r} is not text")),))
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
+        wrong_name = _no_entry(f"its name is no text of 1 to {MAX_NAME_LENGTH} characters")
+        return Entries(problems=(_problem(str(name)[:MAX_NAME_LENGTH], wrong_name),))
     if not isinstance(options, Mapping):
         return Entries(problems=(_problem(name, _no_entry(f"it is a {type(options).__name__}, not a dict")),))
     values, wrong = _values(options, timezone)
@@ -95,12 +99,24 @@ def parse_entry(name: object, options: object, *, timezone: str = "UTC") -> Entr
 
 
 def schedule_problems(setting: object, *, timezone: str = "UTC") -> list[tuple[str, str, str]]:
-    """What the system checks report about `VTASKS_SCHEDULE`: number ("W005"), message and hint of each problem."""
-    found: list[tuple[str, str, str]] = []
-    if zone_problem := _zone_problem(timezone):
-        found.append(zone_problem)
-        timezone = "UTC"
-    return found + [(one.code, one.message, one.hint) for one in parse(setting, timezone=timezone).problems]
+    """What is wrong with a `VTASKS_SCHEDULE` by itself: number ("W005"), message and hint of each problem."""
+    problems = (*zone_problems(timezone), *parse(setting, timezone=usable_zone(timezone)).problems)
+    return [(one.code, one.message, one.hint) for one in problems]
+
+
+def usable_zone(timezone: object) -> str:
+    """The default zone, or UTC in place of one that is wrong, so that this is not reported for each entry."""
+    return "UTC" if zone_problems(timezone) else str(timezone)
+
+
+def zone_problems(timezone: object) -> tuple[Problem, ...]:
+    """What is wrong with the default zone."""
+    try:
+        read.timezone(timezone)
+    except Unusable as wrong:
+        message = f"VTASKS_SCHEDULE_TIMEZONE: {wrong.message}"
+        return (Problem(code=wrong.code, entry=None, message=message, hint=wrong.hint),)
+    return ()
 
 
 def crontab(
@@ -154,11 +170,3 @@ def _unknown_keys(name: str, unknown: Sequence[str]) -> Problem:
 def _twice(name: str) -> Problem:
     message = f"Schedule entry {name!r} is defined twice; the first definition counts"
     return Problem(code="W002", entry=name, message=message, hint="Names are unique over all sources.", fatal=False)
-
-
-def _zone_problem(timezone: object) -> tuple[str, str, str] | None:
-    try:
-        read.timezone(timezone)
-    except Unusable as problem:
-        return (problem.code, f"VTASKS_SCHEDULE_TIMEZONE: {problem.message}", problem.hint)
-    return None

@@ -76,7 +76,7 @@ class Cron:
         normalised(self.expression)
         try:
             ZoneInfo(self.timezone)
-        except (OSError, ValueError, LookupError):
+        except (OSError, ValueError, LookupError, TypeError):
             raise ValueError(f"unknown timezone {self.timezone!r}: use an IANA name such as 'Europe/Berlin'") from None
 
     @property
