@@ -98,6 +98,12 @@ _STOCK_RECEIVERS: Mapping[Signal, tuple[int, int]] = {
 }
 
 
+def is_only_logged(signal: Signal) -> bool:
+    """Whether nobody but the framework's own log receiver is connected, so that sending needs no event loop."""
+    receivers: list[Any] = signal.receivers
+    return len(receivers) == 1 and receivers[0][0][0] == _STOCK_RECEIVERS.get(signal, (0, 0))[0]
+
+
 def is_heard(signal: Signal, *, level: int | None = None) -> bool:
     """Whether sending the signal does anything.
 
@@ -136,6 +142,7 @@ __all__ = [
     "django_task",
     "is_heard",
     "is_module_level_function",
+    "is_only_logged",
     "normalize_json",
     "task_backends",
     "task_enqueued",

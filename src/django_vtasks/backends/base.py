@@ -121,11 +121,11 @@ class VTasksBaseBackend(BaseTaskBackend):
         All are validated before any is stored; they are stored in chunks, so an unavailable store may leave the
         first chunks done: the error says how many.
         """
-        return self._enqueuer.run([self._entry(*call) for call in map(_triple, calls)])
+        return self._enqueuer.run([self._entry(*call) for call in map(triple, calls)])
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Result | None]:
         """As `enqueue_many`."""
-        return await self._enqueuer.arun([self._entry(*call) for call in map(_triple, calls)])
+        return await self._enqueuer.arun([self._entry(*call) for call in map(triple, calls)])
 
     def _entry(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Entry:
         kept = prepared(task)
@@ -188,7 +188,8 @@ def _may_exist(job_id: Any) -> bool:
     return isinstance(job_id, str) and 0 < len(job_id) <= 64 and job_id.isascii() and job_id.isprintable()
 
 
-def _triple(call: Any) -> Call:
+def triple(call: Any) -> Call:
+    """A call as given to `enqueue_many`. Raises ValueError when it has not three parts."""
     try:
         task, args, kwargs = call
     except (TypeError, ValueError):

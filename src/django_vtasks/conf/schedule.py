@@ -9,17 +9,8 @@ INTERVAL = "interval"
 
 SCHEDULE_ENTRY_KEYS = frozenset(
     (
-        "task",
-        "schedule",
-        "args",
-        "kwargs",
-        "queue",
-        "priority",
-        "timezone",
-        "run_on_start",
-        "catch_up",
-        "jitter",
-        "enabled",
+        *("task", "schedule", "args", "kwargs", "queue", "priority", "timezone"),
+        *("jitter", "catch_up", "overlap", "run_on_start", "enabled", "description"),
     )
 )
 """What an entry may say."""

@@ -8,7 +8,7 @@ from .building import clock, prepared, task_of, to_datetime, to_epoch, to_job
 from .decorator import task
 from .loading import check_importable, load_task
 from .options import CallOptions, DeclaredOptions, TaskOptions, options_of
-from .results import STATUS, VTaskResult, new_result, result_from, task_error
+from .results import STATUS, VTaskResult, new_result, result_from, show, task_error
 from .unique import Unique
 from .vtask import VTask, variant, whole_priority
 
@@ -28,6 +28,7 @@ __all__ = [
     "options_of",
     "prepared",
     "result_from",
+    "show",
     "task",
     "task_error",
     "task_of",

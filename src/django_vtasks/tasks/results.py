@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 import orjson
@@ -137,25 +136,27 @@ def result_from(record: JobRecord, backend: str) -> VTaskResult[..., Any]:
     """The result that a store's record shows, for the TASKS alias `backend`."""
     job = record.job
     result = new_result(task_of(job, backend), job, backend)
-    put = object.__setattr__
-    put(result, "args", list(job.args))
-    put(result, "kwargs", dict(job.kwargs))
-    put(result, "status", STATUS[record.state])
-    put(result, "state", record.state)
-    put(result, "started_at", _moment(record.started_at))
-    put(result, "last_attempted_at", _moment(record.last_attempted_at))
-    put(result, "finished_at", _moment(record.finished_at))
-    put(result, "worker_ids", list(record.worker_ids))
-    put(result, "errors", _errors(record))
-    put(result, "progress", record.progress)
-    put(result, "retry_of", job.retry_of)
-    if record.state is JobState.SUCCEEDED and record.value is not None:
-        put(result, "_return_value", orjson.loads(record.value))
+    object.__setattr__(result, "args", list(job.args))
+    object.__setattr__(result, "kwargs", dict(job.kwargs))
+    show(result, record)
     return result
 
 
-def _moment(epoch: float | None) -> datetime | None:
-    return to_datetime(epoch)
+def show(result: VTaskResult[..., Any], record: JobRecord) -> None:
+    """Make a result tell what a record of its job says."""
+    put = object.__setattr__
+    put(result, "status", STATUS[record.state])
+    put(result, "state", record.state)
+    put(result, "started_at", to_datetime(record.started_at))
+    put(result, "last_attempted_at", to_datetime(record.last_attempted_at))
+    put(result, "finished_at", to_datetime(record.finished_at))
+    put(result, "worker_ids", list(record.worker_ids))
+    put(result, "errors", _errors(record))
+    put(result, "progress", record.progress)
+    put(result, "metadata", record.job.metadata)
+    put(result, "retry_of", record.job.retry_of)
+    if record.state is JobState.SUCCEEDED and record.value is not None:
+        put(result, "_return_value", orjson.loads(record.value))
 
 
 def _errors(record: JobRecord) -> list[TaskError]:
