@@ -1,0 +1,1 @@
+"""Jobs in Valkey or Redis."""

@@ -1,0 +1,56 @@
+"""Claims out of the bytes the server has. Pure."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+from ...jobs.codec import decode
+from ...jobs.errors import CodecError
+from ...jobs.model import Claim, Job, Lease, evolve_job
+
+ADOPTED = "processing:"
+"""What the owner of a claim begins with that was found in the list of a dead 3.2 worker."""
+
+
+def new_claims(owner: str, nonce: str, now: float, parts: Sequence[bytes | int]) -> Iterator[Claim]:
+    """The claims in the reply of the script `exchange`: per queue its name and count, then field and payload."""
+    position = 0
+    while position < len(parts):
+        queue = parts[position].decode()  # type: ignore[union-attr]
+        end = position + 2 + 2 * parts[position + 1]  # type: ignore[operator]
+        for at in range(position + 2, end, 2):
+            yield _claim(owner, f"{nonce}:{parts[at].decode()}", parts[at + 1], queue, now)  # type: ignore[union-attr, arg-type]
+        position = end
+
+
+def stored_claim(owner: str, field: bytes, value: bytes) -> Claim:
+    """The claim in one entry of an in-flight hash."""
+    nonce, started_at, queue, raw = value.split(b"\n", 3)
+    return _claim(owner, f"{nonce.decode()}:{field.decode()}", raw, queue.decode(), float(started_at))
+
+
+def adopted_claim(worker_id: str, position: int, raw: bytes, now: float) -> Claim:
+    """The claim on a payload in the list of a dead 3.2 worker; equal payloads differ by their position."""
+    token = f"{position}:{hashlib.sha256(raw).hexdigest()}"
+    return _claim(ADOPTED + worker_id, token, raw, "default", now)
+
+
+def split_token(token: str) -> tuple[str, str]:
+    """Nonce and field of a lease token."""
+    nonce, _, field = token.partition(":")
+    return nonce, field
+
+
+def _claim(owner: str, token: str, raw: bytes, queue: str, started_at: float) -> Claim:
+    job: Job | None
+    try:
+        job, defect = decode(raw, fallback_queue=queue), None
+    except CodecError as error:
+        job, defect = None, str(error)
+    if job is None or not job.id:
+        # A payload without an id gets one that stays the same however often the claim is read.
+        job_id = hashlib.sha256(token.encode()).hexdigest()[:32]
+        job = evolve_job(job, id=job_id) if job else None
+    else:
+        job_id = job.id
+    lease = Lease(job_id=job_id, token=token, owner=owner)
+    return Claim(lease=lease, raw=raw, queue=queue, started_at=started_at, job=job, defect=defect)

@@ -1,0 +1,153 @@
+"""What application code holds: enqueue, read, cancel."""
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+
+from ...jobs.model import Job, JobRecord
+from ..base import Added, CancelStatus
+from .admission import Entry, entry
+from .async_client import AsyncClient
+from .connection import link_of
+from .options import ValkeyOptions
+from .plans import CHUNK, Caller, ClientPlans
+from .requests import Plan
+from .sync_client import SyncClient
+
+
+def new_name() -> str:
+    """32 hexadecimal digits that nobody else has."""
+    return os.urandom(16).hex()
+
+
+class LoopSide:
+    """What belongs to one event loop: a connection, and the jobs that wait for the call under way to end."""
+
+    def __init__(self, client: AsyncClient, plans: ClientPlans) -> None:
+        self.client = client
+        self._plans = plans
+        self._caller = Caller(new_name())
+        self._waiting: list[tuple[Sequence[Entry], asyncio.Future[list[Added]]]] = []
+        self._flusher: asyncio.Task[None] | None = None
+
+    async def add(self, entries: Sequence[Entry]) -> list[Added]:
+        """Send jobs together with all that other coroutines give while a call is under way."""
+        future: asyncio.Future[list[Added]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((entries, future))
+        if self._flusher is None:
+            self._flusher = asyncio.create_task(self._flush())
+        return await future
+
+    async def _flush(self) -> None:
+        try:
+            while self._waiting:
+                await self._send(self._take())
+        finally:
+            self._flusher = None
+
+    def _take(self) -> list[tuple[Sequence[Entry], asyncio.Future[list[Added]]]]:
+        size, end = 0, 0
+        for entries, _ in self._waiting:
+            size += len(entries)
+            if end and size > CHUNK:
+                break
+            end += 1
+        taken, self._waiting = self._waiting[:end], self._waiting[end:]
+        return taken
+
+    async def _send(self, batch: list[tuple[Sequence[Entry], asyncio.Future[list[Added]]]]) -> None:
+        try:
+            results = await self.client.run(
+                self._plans.add([item for entries, _ in batch for item in entries], self._caller)
+            )
+        except BaseException as error:
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
+            if not isinstance(error, Exception):
+                raise
+            return
+        start = 0
+        for entries, future in batch:
+            if not future.done():
+                future.set_result(results[start : start + len(entries)])
+            start += len(entries)
+
+
+class ValkeyClientStore:
+    """Enqueue, read and cancel from any thread and any event loop, before and after a fork."""
+
+    def __init__(self, options: ValkeyOptions) -> None:
+        self._link = link_of(options)
+        self._plans = ClientPlans(options)
+        self._sync = SyncClient(self._link)
+        self._callers = threading.local()
+        self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopSide] = weakref.WeakKeyDictionary()
+
+    @property
+    def transactional(self) -> bool:
+        """Valkey knows no database transaction: the backend defers `add` to the commit."""
+        return False
+
+    def new_id(self) -> str:
+        """32 hexadecimal digits."""
+        return new_name()
+
+    def add(self, jobs: Sequence[Job]) -> list[Added]:
+        """See `ClientStore.add`."""
+        caller = self._caller()
+        results: list[Added] = []
+        for chunk in _chunks([entry(job) for job in jobs]):
+            results += self._sync.run(self._plans.add(chunk, caller))
+        return results
+
+    async def aadd(self, jobs: Sequence[Job]) -> list[Added]:
+        """See `ClientStore.add`."""
+        side = self._side()
+        results: list[Added] = []
+        for chunk in _chunks([entry(job) for job in jobs]):
+            results += await side.add(chunk)
+        return results
+
+    def get(self, job_id: str) -> JobRecord | None:
+        """See `ClientStore.get`."""
+        return self._sync.run(self._plans.get(job_id))
+
+    async def aget(self, job_id: str) -> JobRecord | None:
+        """See `ClientStore.get`."""
+        return await self._arun(self._plans.get(job_id))
+
+    def cancel(self, job_id: str) -> CancelStatus:
+        """See `ClientStore.cancel`."""
+        return self._sync.run(self._plans.cancel(job_id))
+
+    async def acancel(self, job_id: str) -> CancelStatus:
+        """See `ClientStore.cancel`."""
+        return await self._arun(self._plans.cancel(job_id))
+
+    def close(self) -> None:
+        """Close idle connections of threads; those of event loops close with their loop."""
+        self._sync.close()
+
+    async def _arun[T](self, plan: Plan[T]) -> T:
+        return await self._side().client.run(plan)
+
+    def _caller(self) -> Caller:
+        # A thread makes one call at a time, and a forked child is another caller.
+        known = getattr(self._callers, "caller", None)
+        if known is None or known[0] != os.getpid():
+            known = self._callers.caller = (os.getpid(), Caller(new_name()))
+        return known[1]  # type: ignore[no-any-return]
+
+    def _side(self) -> LoopSide:
+        loop = asyncio.get_running_loop()
+        side = self._loops.get(loop)
+        if side is None:
+            side = self._loops[loop] = LoopSide(AsyncClient(self._link), self._plans)
+        return side
+
+
+def _chunks(entries: list[Entry]) -> list[list[Entry]]:
+    return [entries[start : start + CHUNK] for start in range(0, len(entries), CHUNK)]

@@ -1,0 +1,128 @@
+"""The client's operations as plans: they yield requests and are sent replies, in a thread or in an event loop."""
+
+from collections.abc import Sequence
+
+from ...jobs.codec import decode, encode, encode_letter
+from ...jobs.errors import CodecError, StoreUnavailable
+from ...jobs.model import Job, JobRecord, JobState, UniqueMode
+from ...jobs.transitions import cancelled_letter
+from ...jobs.uniqueness import debounced
+from ..base import Added, AddStatus, CancelStatus
+from .admission import HELD, Entry, QueueNames, added, admission_args, entry, read_answers
+from .keys import check_queue
+from .options import ValkeyOptions
+from .records import FINISHED, dead_record, read_record, waiting_parts
+from .requests import Part, Plan, call
+
+CHUNK = 500
+"""Jobs per script call, so that the server is never held up for more than a few milliseconds."""
+
+TRIES = 5
+"""How often an operation looks again at a job that moved while it looked."""
+
+
+class Caller:
+    """A name and a number for each call, by which a script knows a call that is sent twice."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._turn = 0
+
+    def next(self) -> tuple[Part, Part]:
+        """The arguments of the next call."""
+        self._turn += 1
+        return self._name, self._turn
+
+
+class ClientPlans:
+    """Add, get, cancel for one alias."""
+
+    def __init__(self, options: ValkeyOptions) -> None:
+        self._options = options
+        self._names = QueueNames()
+
+    def now(self) -> Part:
+        """The first argument of every script: the test clock's time, or empty for the server's."""
+        clock = self._options.clock
+        return repr(clock()) if clock else ""
+
+    def add(self, entries: Sequence[Entry], caller: Caller) -> Plan[list[Added]]:
+        """Add up to `CHUNK` jobs in one step; those that debounce and meet a holder take one more each."""
+        text = yield call("add", self.now(), *caller.next(), *admission_args(entries, self._names))
+        if not text:
+            return [Added(status=AddStatus.ADDED, job_id=item.job.id) for item in entries]
+        answers = read_answers(text)
+        results = [added(item.job, answers.get(position)) for position, item in enumerate(entries)]
+        for position, (status, holder) in answers.items():
+            if status == HELD:
+                results[position] = yield from self._debounce(entries[position].job, holder, caller)
+        return results
+
+    def _debounce(self, job: Job, holder: str, caller: Caller) -> Plan[Added]:
+        for _ in range(TRIES):
+            record = (yield call("get", self.now(), holder))[1]
+            merged = _merged(record, job)
+            if merged is None:
+                return Added(status=AddStatus.DUPLICATE, job_id=holder)
+            due: Part = "" if merged.run_after is None else merged.run_after
+            place = check_queue(merged.queue), merged.priority
+            key = job.unique.key if job.unique else ""
+            if (yield call("replace", self.now(), key, holder, record, encode(merged), *place, due)):
+                return Added(status=AddStatus.REPLACED, job_id=holder)
+            text = yield call("add", self.now(), *caller.next(), *admission_args([entry(job)], self._names))
+            if not text:
+                return Added(status=AddStatus.ADDED, job_id=job.id)
+            status, holder = read_answers(text)[0]
+            if status != HELD:
+                break
+        return Added(status=AddStatus.DUPLICATE, job_id=holder)
+
+    def get(self, job_id: str) -> Plan[JobRecord | None]:
+        """What is known of a job."""
+        return read_record((yield call("get", self.now(), job_id)))
+
+    def cancel(self, job_id: str) -> Plan[CancelStatus]:
+        """Bury a waiting job, or ask that a leased one be stopped."""
+        for _ in range(TRIES):
+            reply = yield call("get", self.now(), job_id)
+            found = read_record(reply)
+            if found is None:
+                return CancelStatus.UNKNOWN
+            if found.state in (JobState.SUCCEEDED, JobState.DISCARDED, JobState.DEAD):
+                return CancelStatus.FINISHED
+            status = yield self._cancel_call(job_id, found, reply[1], float(reply[0]))
+            if status == b"cancelled":
+                return CancelStatus.CANCELLED
+            if status == b"requested":
+                return CancelStatus.REQUESTED
+        raise StoreUnavailable(f"the job {job_id} moved each time it was looked at: try again")
+
+    def _cancel_call(self, job_id: str, found: JobRecord, record: bytes | None, now: float):  # type: ignore[no-untyped-def]
+        if found.state is JobState.LEASED or record is None:
+            return call("cancel", self.now(), job_id, record or b"", b"", "", 0, b"", self._options.dead_letter_cap)
+        letter = cancelled_letter(found.job, waiting_parts(record)[1], now)
+        ttl = self._options.result_ttl if found.job.result_ttl is None else found.job.result_ttl
+        return call(
+            "cancel",
+            self.now(),
+            job_id,
+            record,
+            encode_letter(letter),
+            found.job.unique.key if found.job.unique else "",
+            round(ttl * 1000),
+            dead_record(letter, ttl),
+            self._options.dead_letter_cap,
+        )
+
+
+def _merged(record: bytes | None, newcomer: Job) -> Job | None:
+    # Only a job that waits and debounces itself makes room.
+    if record is None or record.startswith(FINISHED):
+        return None
+    try:
+        waiting = decode(waiting_parts(record)[1])
+    except CodecError:
+        return None
+    if waiting.unique is None or waiting.unique.mode is not UniqueMode.DEBOUNCE:
+        return None
+    return debounced(waiting, newcomer)

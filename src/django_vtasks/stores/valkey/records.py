@@ -1,0 +1,125 @@
+"""What is kept of a job beside its queue: the bytes of its record, and the `JobRecord` read from them. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from ...jobs.codec import decode, decode_letter, from_payload, pack, to_payload, unpack
+from ...jobs.errors import CodecError
+from ...jobs.model import DeadLetter, Job, JobRecord, JobState, Progress, Running, evolve_job
+from ...jobs.transitions import Finish
+
+WAITING = b"w"
+FINISHED = b"f"
+
+
+def is_tracked(job: Job) -> bool:
+    """Whether a record is kept while the job waits: somebody may ask for it, or its unique key names it as holder."""
+    return job.result_ttl != 0 or job.unique is not None
+
+
+def finished_record(finish: Finish) -> bytes:
+    """The record of a job that succeeded or was discarded."""
+    value = orjson.Fragment(finish.value) if finish.state is JobState.SUCCEEDED else None
+    return _ended(finish.job, finish.state, finish.finished_at, finish.result_ttl, value)
+
+
+def dead_record(letter: DeadLetter, result_ttl: float) -> bytes:
+    """The record of a job that became a dead letter; it outlives the letter when that is evicted or redriven."""
+    job = letter.job or Job(id=letter.id, func="", queue=letter.queue)
+    return _ended(job, JobState.DEAD, letter.failed_at, result_ttl, None)
+
+
+def _ended(job: Job, state: JobState, at: float, result_ttl: float, value: Any) -> bytes:
+    payload = to_payload(job)
+    payload["ended"] = {"state": state.value, "finished_at": at, "until": at + result_ttl, "value": value}
+    return FINISHED + pack(payload)
+
+
+def read_record(reply: Sequence[Any]) -> JobRecord | None:
+    """What the script `get` knows of a job: see there for the parts of the reply."""
+    now, record, letter, progress, place, owner, claim = reply
+    told = dict(zip(progress[::2], progress[1::2], strict=True))
+    if letter is not None:
+        return letter_record(decode_letter(letter), _progress(told))
+    if place == b"leased":
+        return leased_record(owner, claim, told)
+    if record is None:
+        return None
+    if record[:1] == FINISHED:
+        return _finished(record, _progress(told), float(now))
+    return _waiting(record, _progress(told), float(owner) if place == b"scheduled" else None)
+
+
+def letter_record(letter: DeadLetter, progress: Progress | None = None) -> JobRecord:
+    """The record of a dead letter."""
+    return JobRecord(
+        job=letter.job or Job(id=letter.id, func="", queue=letter.queue),
+        state=JobState.DEAD,
+        finished_at=letter.failed_at,
+        progress=progress,
+        letter=letter,
+    )
+
+
+def leased_record(owner: bytes, claim: bytes, told: Mapping[bytes, bytes]) -> JobRecord:
+    """The record of a job in flight, from the value of its claim."""
+    _, started_at, queue, raw = claim.split(b"\n", 3)
+    try:
+        job = decode(raw, fallback_queue=queue.decode())
+    except CodecError:
+        job = Job(id="", func="", queue=queue.decode())
+    if b"metadata" in told:
+        job = evolve_job(job, metadata=orjson.loads(told[b"metadata"]))
+    running = Running(worker_id=owner.decode(), started_at=float(started_at))
+    return JobRecord(job=job, state=JobState.LEASED, running=running, progress=_progress(told))
+
+
+def waiting_parts(record: bytes) -> tuple[str, bytes]:
+    """Queue and payload in the record of a waiting job."""
+    queue, _, raw = record[1:].split(b"\n", 2)
+    return queue.decode(), raw
+
+
+def _waiting(record: bytes, progress: Progress | None, due: float | None) -> JobRecord:
+    queue, raw = waiting_parts(record)
+    job = decode(raw, fallback_queue=queue)
+    if due is None:
+        return JobRecord(job=job, state=JobState.READY, progress=progress)
+    return JobRecord(job=evolve_job(job, run_after=due), state=JobState.SCHEDULED, progress=progress)
+
+
+def _finished(record: bytes, progress: Progress | None, now: float) -> JobRecord | None:
+    payload = unpack(record[1:])
+    ended = payload.pop("ended")
+    if ended["until"] <= now:
+        return None
+    state = JobState(ended["state"])
+    return JobRecord(
+        job=from_payload(payload),
+        state=state,
+        finished_at=ended["finished_at"],
+        value=orjson.dumps(ended["value"]) if state is JobState.SUCCEEDED else None,
+        progress=progress,
+    )
+
+
+def is_over(record: bytes, now: float) -> bool:
+    """Whether the record is of an ended job whose result was to be kept until before now."""
+    return record[:1] == FINISHED and unpack(record[1:])["ended"]["until"] <= now  # type: ignore[no-any-return]
+
+
+# --- progress ----------------------------------------------------------------------------------------------------
+
+
+def progress_text(progress: Progress | None) -> bytes:
+    """What is stored of a progress; empty for none."""
+    return orjson.dumps([progress.done, progress.total, progress.message]) if progress else b""
+
+
+def _progress(told: Mapping[bytes, bytes]) -> Progress | None:
+    if b"progress" not in told:
+        return None
+    done, total, message = orjson.loads(told[b"progress"])
+    return Progress(done=done, total=total, message=message, updated_at=float(told[b"at"]))

@@ -1,0 +1,12 @@
+-- Publish what a worker says of itself. alive:<worker id> is what operators of the 3.2 line look at.
+--
+-- ARGV: now, owner, worker id, milliseconds alive:<worker id> lasts, description, number of queues, the queues.
+-- Returns: nothing.
+--
+-- include: leases
+local now, owner, worker, milliseconds, description = clock(), arg(), arg(), arg(), arg()
+call('HSET', P .. 'workers', owner, now .. '\n' .. description)
+call('SET', P .. 'alive:' .. worker, worker, 'PX', milliseconds)
+for _ = 1, number() do
+  call('SADD', P .. 'queues', arg())
+end

@@ -1,0 +1,36 @@
+-- Take a waiting job out and bury it, or note that a leased one is to be cancelled.
+--
+-- ARGV: now, id, its record as read or empty, letter (empty for a leased job), unique key or empty, milliseconds the
+--       result is kept, result, dead-letter cap.
+-- Returns: `cancelled`, `requested`, or `moved` when the job is no longer where the record said.
+--
+-- include: places, records, leases, letters, unique
+local now, id, record, letter, key = clock(), arg(), arg(), arg(), arg()
+local milliseconds, result, cap = arg(), arg(), number()
+local current = call('GET', P .. 'job:' .. id) or ''
+if current ~= record then
+  return 'moved'
+end
+local queue, priority, payload
+if record ~= '' then
+  queue, priority, payload = parse_waiting(record)
+end
+if find_claim(id, payload) then
+  call('SADD', P .. 'cancels', id)
+  return 'requested'
+end
+if letter == '' or not payload or not withdraw(queue, priority, payload) then
+  return 'moved'
+end
+bury(id, letter)
+evict(cap, 1000)
+call('SREM', P .. 'cancels', id)
+if key ~= '' then
+  unlock(key, id, false)
+end
+if milliseconds == '0' then
+  call('DEL', P .. 'job:' .. id)
+else
+  call('SET', P .. 'job:' .. id, result, 'PX', milliseconds)
+end
+return 'cancelled'

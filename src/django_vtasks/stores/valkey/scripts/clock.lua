@@ -1,0 +1,5 @@
+-- The server's time in epoch seconds.
+--
+-- ARGV: now.
+-- Returns: text.
+return clock()

@@ -1,0 +1,17 @@
+-- Record a slot of a schedule entry and add its job, if the last slot is the expected one.
+--
+-- ARGV: now, entry, expected slot or empty, slot, 0 or 1 and destinations and jobs (see admit.lua).
+-- Returns: nil, or text as add.lua does.
+--
+-- include: places, records, unique, admit
+local now = clock()
+local key, expected, slot = P .. 'scheduler:vtasks_last_run:' .. arg(), arg(), arg()
+-- Unreadable text counts as never, as in the 3.2 line.
+if tonumber(call('GET', key) or '') ~= tonumber(expected) then
+  return nil
+end
+call('SET', key, slot)
+if number() == 0 then
+  return ''
+end
+return admit_all(now)

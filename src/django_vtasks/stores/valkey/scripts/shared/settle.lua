@@ -1,0 +1,120 @@
+-- Write decisions. Per settlement: how many arguments follow, the operations, and their arguments in turn.
+local evicted = 0  -- letters removed to make room
+local forgotten = {}
+local finished = {}
+local buried = false
+local cancels = call('EXISTS', P .. 'cancels') == 1
+
+local function ended(id)
+  if cancels then
+    call('SREM', P .. 'cancels', id)
+  end
+end
+
+local function requeue_record(id, queue, priority, payload, milliseconds)
+  if id ~= '' then
+    keep_waiting(id, queue, priority, payload, milliseconds)
+    call('HDEL', P .. 'progress:' .. id, 'metadata')
+  end
+end
+
+local operations = {
+  -- give the unique key back: key, id
+  u = function()
+    unlock(arg(), arg(), true)
+  end,
+  -- keep the result: id, milliseconds, record
+  r = function()
+    local id, milliseconds, record = arg(), arg(), arg()
+    call('SET', P .. 'job:' .. id, record, 'PX', milliseconds)
+    table.insert(finished, id)
+    ended(id)
+  end,
+  -- forget the record: id
+  x = function()
+    local id = arg()
+    table.insert(forgotten, P .. 'job:' .. id)
+    ended(id)
+  end,
+  -- bury: id, letter
+  b = function()
+    local id, letter = arg(), arg()
+    bury(id, letter)
+    buried = true
+    ended(id)
+  end,
+  -- let the progress last as long as the result: id, milliseconds
+  p = function()
+    call('PEXPIRE', P .. 'progress:' .. arg(), arg())
+  end,
+  -- wait again: id or empty, queue, priority, LPUSH or RPUSH, payload
+  q = function()
+    local id, queue, priority, command, payload = arg(), arg(), arg(), arg(), arg()
+    push(queue, priority, command, { payload })
+    requeue_record(id, queue, priority, payload, 0)
+  end,
+  -- wait again later: id or empty, queue, priority, seconds, payload
+  d = function(now)
+    local id, queue, priority, seconds, payload = arg(), arg(), arg(), number(), arg()
+    delay(queue, priority, string.format('%.6f', tonumber(now) + seconds), payload)
+    requeue_record(id, queue, priority, payload, seconds * 1000)
+  end,
+}
+
+-- Carry out the operations of one settlement. Without any, the job is over and there was no record of it.
+local function write(now, field)
+  arg()
+  local what = arg()
+  if what == '' then
+    ended(field)
+  end
+  for operation in string.gmatch(what, '.') do
+    operations[operation](now)
+  end
+end
+
+-- What is done once for all settlements of a call.
+local function flush_settled(cap)
+  if #forgotten > 0 then
+    call('DEL', unpack(forgotten))
+  end
+  if #finished > 0 then
+    call('LPUSH', P .. 'finished', unpack(finished))
+    call('LTRIM', P .. 'finished', 0, RESULTS_LISTED - 1)
+  end
+  if buried then
+    evicted = evict(cap, 1000)
+  end
+end
+
+-- Settle the next `count` claims of one owner; returns the positions refused (from 0). The claims are removed before
+-- anything is written, so that a server without free memory lets the whole script through.
+local function settle_all(owner, now, count)
+  local refused, settled, accepted = {}, {}, {}
+  if count == 0 then
+    return refused
+  end
+  local first = position + 1
+  local values = call('HMGET', P .. 'inflight:' .. owner, unpack(ARGV, first, first + count - 1))
+  for i = 1, count do
+    local field = ARGV[first + i - 1]
+    if is_claim(values[i], ARGV[first + count + i - 1]) and not accepted[field] then
+      accepted[field] = i
+      settled[#settled + 1] = field
+    end
+  end
+  if #settled > 0 then
+    call('HDEL', P .. 'inflight:' .. owner, unpack(settled))
+  end
+  position = first + 2 * count - 1
+  for i = 1, count do
+    local after = position + 1 + ARGV[position + 1]
+    if accepted[ARGV[first + i - 1]] == i then
+      write(now, ARGV[first + i - 1])
+    else
+      refused[#refused + 1] = i - 1
+    end
+    position = after
+  end
+  return refused
+end

@@ -1,0 +1,58 @@
+"""Waiting for jobs: a token on a connection of its own for our producers, a cheap look for everybody else's."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from .async_client import AsyncClient
+from .keys import Keys
+from .locate import Link
+from .requests import Command
+
+MARGIN = 2.0
+"""Seconds beyond the block after which a server that does not answer counts as gone."""
+
+
+class Wakeup:
+    """Owns the connection that blocks, and the block under way, which outlives the wait that began it."""
+
+    def __init__(self, link: Link, keys: Keys, *, block: float, interval: float) -> None:
+        self._keys = keys
+        self._block = block
+        self._interval = interval
+        self._blocking = AsyncClient(link.with_read_timeout(block + MARGIN))
+        self._parked: asyncio.Task[Any] | None = None
+
+    async def wait(self, client: AsyncClient, queues: Sequence[str], timeout: float) -> bool:
+        """True as soon as one of the queues may have a job, False after `timeout` seconds."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        look = Command(("EXISTS", *map(self._keys.ready, queues), *map(self._keys.priorities, queues)))
+        while True:
+            if await client.send(look):
+                return True
+            left = deadline - loop.time()
+            if left <= 0:
+                return False
+            if await self._token(queues, min(left, self._interval)):
+                return True
+
+    async def _token(self, queues: Sequence[str], seconds: float) -> bool:
+        if self._parked is None:
+            keys = map(self._keys.wake, queues)
+            self._parked = asyncio.create_task(
+                self._blocking.send(Command(("BLPOP", *keys, self._block), again=False))
+            )
+        done, _ = await asyncio.wait((self._parked,), timeout=seconds)
+        if not done:
+            return False
+        parked, self._parked = self._parked, None
+        return parked.result() is not None
+
+    async def close(self) -> None:
+        """End the block and close the connection."""
+        parked, self._parked = self._parked, None
+        if parked is not None:
+            parked.cancel()
+            await asyncio.gather(parked, return_exceptions=True)
+        await self._blocking.close()
