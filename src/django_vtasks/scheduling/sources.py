@@ -35,6 +35,11 @@ def static_entries() -> Entries:
     return from_setting() + from_tasks()
 
 
+def all_entries() -> Entries:
+    """The entries as they are now, from every source."""
+    return static_entries()
+
+
 def lost_tasks(entries: Iterable[ScheduleEntry]) -> tuple[Problem, ...]:
     """A problem for each entry whose path leads to no task, because its module or the name in it does not exist."""
     return tuple(problem for entry in entries if (problem := _lost(entry)))
