@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import orjson
 
-from ...jobs.codec import decode
+from ...jobs.codec import decode, encode
 from ...jobs.errors import CodecError
 from ...jobs.model import DeadLetter, Job, JobRecord, JobState
 from ..base import (
@@ -123,7 +123,7 @@ class MemoryAdminStore:
         if job is None:
             return Added(status=AddStatus.DUPLICATE, job_id=None)
         new = changes.applied(job, new_id=uuid.uuid4().hex, at=state.now(), position=position)
-        added = state.add(new)
+        added = state.add(new, encode(new))
         if added.status is not AddStatus.DUPLICATE:
             del state.letters[letter_id]
         return added

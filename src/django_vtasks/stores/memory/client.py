@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Sequence
 
+from ...jobs.codec import encode
 from ...jobs.model import Job, JobRecord, JobState
 from ...jobs.transitions import cancelled_letter
 from ..base import Added, CancelStatus
@@ -26,8 +27,9 @@ class MemoryClientStore:
 
     def add(self, jobs: Sequence[Job]) -> list[Added]:
         """See `ClientStore.add`."""
+        payloads = [encode(job) for job in jobs]
         with self._state.lock:
-            return [self._state.add(job) for job in jobs]
+            return [self._state.add(job, raw) for job, raw in zip(jobs, payloads, strict=True)]
 
     async def aadd(self, jobs: Sequence[Job]) -> list[Added]:
         """See `ClientStore.add`."""

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ...jobs.codec import decode, encode
+from ...jobs.codec import decode, decode_letter, encode, encode_letter
 from ...jobs.errors import CodecError
 from ...jobs.model import Claim, DeadLetter, Job, JobRecord, JobState, Lease, Progress, Running, UniqueMode
 from ...jobs.transitions import Bury, Finish, Place, Requeue, Settlement
@@ -88,9 +88,8 @@ class State:
 
     # --- in ------------------------------------------------------------------------------------------------------
 
-    def add(self, job: Job) -> Added:
-        """Add a job unless its id is known or its unique key is taken."""
-        raw = encode(job)
+    def add(self, job: Job, raw: bytes) -> Added:
+        """Add a job and its payload, unless its id is known or its unique key is taken."""
         if self.record(job.id) is not None:
             return Added(status=AddStatus.ADDED, job_id=job.id)
         holder = self.holder(job)
@@ -161,7 +160,8 @@ class State:
     # --- out -----------------------------------------------------------------------------------------------------
 
     def bury(self, letter: DeadLetter, progress: Progress | None) -> JobRecord:
-        """Keep a dead letter."""
+        """Keep a dead letter, as its bytes say it."""
+        letter = replace(decode_letter(encode_letter(letter)), raw=letter.raw)
         record = JobRecord(
             job=letter.job or Job(id=letter.id, func="", queue=letter.queue),
             state=JobState.DEAD,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...jobs.codec import encode
 from ...jobs.model import Claim, Lease, Progress
 from ...jobs.transitions import Settlement
 from ..base import Added, AddStatus, ClaimRequest, Exchange, Firing, Pulse, Purged, Retention, WorkerInfo
@@ -148,7 +149,9 @@ class MemoryWorkerStore:
         with state.lock:
             if state.slots.get(firing.entry) != firing.expected:
                 return None
-            added = state.add(firing.job) if firing.job else Added(status=AddStatus.ADDED, job_id=None)
+            added = Added(status=AddStatus.ADDED, job_id=None)
+            if firing.job:
+                added = state.add(firing.job, encode(firing.job))
             state.slots[firing.entry] = firing.slot
             return added
 
