@@ -4,7 +4,7 @@ A partial index for each state keeps every statement of a worker independent of 
 They are made by SQL, since Django ignores conditions on MySQL and would make each of them a full index there.
 """
 
-from typing import Any
+from typing import Any, override
 
 from django.db.backends.base.schema import BaseDatabaseSchemaEditor
 from django.db.migrations.operations.base import Operation
@@ -36,9 +36,11 @@ class MakeJobIndexes(Operation):
     reduces_to_sql = True
     reversible = True
 
+    @override
     def state_forwards(self, app_label: str, state: ProjectState) -> None:
         """The state knows nothing of them."""
 
+    @override
     def database_forwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:
@@ -46,6 +48,7 @@ class MakeJobIndexes(Operation):
         for name, rest in _missing(schema_editor).items():
             schema_editor.execute(f"CREATE INDEX {name} ON {TABLE} {rest}", params=None)
 
+    @override
     def database_backwards(
         self, app_label: str, schema_editor: BaseDatabaseSchemaEditor, from_state: ProjectState, to_state: ProjectState
     ) -> None:

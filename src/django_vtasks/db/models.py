@@ -69,7 +69,7 @@ class QueuedTask(models.Model):
 
 
 class JobResult(models.Model):
-    """What became of a job that is over, until `expires_at`. `data` is its payload, `value` the return value's JSON."""
+    """What became of a job that is over, until `expires_at`. `data` is its payload, `value` what it returned."""
 
     id = models.UUIDField(primary_key=True, editable=False)
     queue = models.CharField(max_length=255)

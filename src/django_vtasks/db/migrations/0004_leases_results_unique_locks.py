@@ -4,25 +4,28 @@ The indexes on single columns go, and the one over all states gives way to one f
 every change of a job's state.
 """
 
+from typing import Any
+
 from django.db import migrations, models
+from django.db.migrations.operations import AddField, AlterField
 
 from django_vtasks.db.indexes import MakeJobIndexes
 
 
-def _added(name, field):
-    return migrations.AddField(model_name="queuedtask", name=name, field=field)
+def _added(name: str, field: "models.Field[Any, Any]") -> AddField:
+    return AddField(model_name="queuedtask", name=name, field=field)
 
 
-def _moment(name):
+def _moment(name: str) -> AddField:
     return _added(name, models.DateTimeField(editable=False, null=True))
 
 
-def _text(name, max_length):
+def _text(name: str, max_length: int) -> AddField:
     return _added(name, models.CharField(editable=False, max_length=max_length, null=True))
 
 
-def _unindexed(name, field):
-    return migrations.AlterField(model_name="queuedtask", name=name, field=field)
+def _unindexed(name: str, field: "models.Field[Any, Any]") -> AlterField:
+    return AlterField(model_name="queuedtask", name=name, field=field)
 
 
 class Migration(migrations.Migration):

@@ -1,0 +1,1 @@
+"""The store in the project's own database: SQLite, PostgreSQL, MySQL or MariaDB."""

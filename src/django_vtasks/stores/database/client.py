@@ -1,0 +1,86 @@
+"""The application's side of the database store."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import batched
+
+from asgiref.sync import sync_to_async
+from django.db import connections, router
+
+from ...jobs.model import Job, JobRecord
+from ..base import Added, CancelStatus
+from . import reading
+from .adding import add_rows
+from .ids import canonical, new_id
+from .insert import rows_of
+from .options import DatabaseOptions
+from .queries import vendor_of
+from .session import Session, client_session
+
+
+class DatabaseClientStore:
+    """Enqueue, read, cancel on the caller's own connection. Safe to share between threads and after a fork."""
+
+    def __init__(self, options: DatabaseOptions) -> None:
+        self._options = options
+
+    @property
+    def transactional(self) -> bool:
+        """A job is a row, so it is enqueued by the commit of the transaction it was added in."""
+        return True
+
+    def new_id(self) -> str:
+        """A UUID; those made later are greater."""
+        return new_id()
+
+    def add(self, jobs: Sequence[Job]) -> list[Added]:
+        """See `ClientStore.add`. Large numbers are added in chunks; outside a transaction each is its own."""
+        size = vendor_of(connections[alias_of(self._options)]).max_rows
+        added: list[Added] = []
+        for chunk in batched(jobs, size):
+            rows = rows_of(chunk)
+            with self._session(len(rows)) as session:
+                added += add_rows(session, rows)
+        return added
+
+    async def aadd(self, jobs: Sequence[Job]) -> list[Added]:
+        """See `ClientStore.add`."""
+        return await sync_to_async(self.add)(jobs)
+
+    def get(self, job_id: str) -> JobRecord | None:
+        """See `ClientStore.get`."""
+        found = canonical(job_id)
+        if found is None:
+            return None
+        with self._session() as session:
+            return reading.read(session, found)
+
+    async def aget(self, job_id: str) -> JobRecord | None:
+        """See `ClientStore.get`."""
+        return await sync_to_async(self.get)(job_id)
+
+    def cancel(self, job_id: str) -> CancelStatus:
+        """See `ClientStore.cancel`."""
+        found = canonical(job_id)
+        if found is None:
+            return CancelStatus.UNKNOWN
+        with self._session() as session, session.atomic():
+            return reading.cancel(session, found, self._options.dead_letter_cap)
+
+    async def acancel(self, job_id: str) -> CancelStatus:
+        """See `ClientStore.cancel`."""
+        return await sync_to_async(self.cancel)(job_id)
+
+    @contextmanager
+    def _session(self, places: int = 1) -> Iterator[Session]:
+        with client_session(connections[alias_of(self._options)], self._options, places) as session:
+            yield session
+
+
+def alias_of(options: DatabaseOptions) -> str:
+    """The alias of the database that holds the tables."""
+    if options.using is not None:
+        return options.using
+    from ...db.models import QueuedTask
+
+    return router.db_for_write(QueuedTask)  # type: ignore[no-any-return,unused-ignore]

@@ -1,0 +1,107 @@
+"""Dead letters: rows of status FAILED, with what lists need in columns of their own and the letter in `data`."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...jobs import zstd
+from ...jobs.codec import encode_letter
+from ...jobs.errors import CodecError
+from ...jobs.model import DeadLetter, JobState
+from .names import JOBS, RESULTS, cleaned, column_text
+from .rows import JOB_COLUMNS, columns, letter_of
+from .session import Session
+
+BATCH = 1000
+"""How many letters one call removes at most."""
+
+
+def bury(session: Session, letters: Sequence[tuple[DeadLetter, float]]) -> None:
+    """Turn rows into dead letters whose results are kept for the given seconds."""
+    for place, (letter, result_ttl) in enumerate(letters):
+        kept = result_ttl > 0
+        until = (session.moment.later(result_ttl),) if kept else ()
+        session.run(
+            f"{_BURY}{', result_until = {later}' if kept else ', result_until = NULL'} WHERE id = %s",
+            (*_values(session, letter, place), *until, session.vendor.id_in(letter.id)),
+        )
+
+
+_BURY = (
+    f"UPDATE {JOBS} SET status = 'FAILED', worker_id = NULL, lease_token = NULL, claimed_at = NULL, metadata = NULL,"
+    " cancel_requested_at = NULL, run_after = NULL, data = %s, buried_at = {order}, failed_at = {at},"
+    " first_failed_at = {at}, func = %s, reason = %s, fingerprint = %s"
+)
+
+
+def _values(session: Session, letter: DeadLetter, place: int) -> tuple[Any, ...]:
+    vendor = session.vendor
+    return (
+        letter_bytes(letter),
+        session.moment.order(place),
+        vendor.moment(letter.failed_at),
+        vendor.moment(letter.first_failed_at),
+        *listed(letter),
+    )
+
+
+def listed(letter: DeadLetter) -> tuple[str, str, str]:
+    """What a letter is filtered and grouped by: path, reason, fingerprint."""
+    func = column_text(letter.job.func) if letter.job else ""
+    return func, letter.reason.value, column_text(letter.failure.fingerprint)
+
+
+def letter_bytes(letter: DeadLetter) -> bytes:
+    """The bytes of a letter; parts that are not JSON are written out or, at worst, the job is kept as it came."""
+    compress = zstd.available()
+    try:
+        return encode_letter(letter, compress=compress)
+    except CodecError:
+        failure = letter.failure
+        clean = replace(failure, message=cleaned(failure.message), traceback=cleaned(failure.traceback))
+        return encode_letter(replace(letter, job=None, failure=clean), compress=compress)
+
+
+def evict(session: Session, cap: int, limit: int = BATCH) -> int:
+    """Remove the oldest letters beyond the cap, at most `limit`; returns how many."""
+    surplus = session.rows(
+        f"SELECT id FROM {JOBS} WHERE status = 'FAILED' ORDER BY buried_at DESC, id DESC LIMIT %s OFFSET %s",
+        (limit, max(0, cap)),
+    )
+    return remove(session, [row[0] for row in surplus])
+
+
+def remove(session: Session, ids: Sequence[Any]) -> int:
+    """Remove letters (ids as they were read); a result that is to be kept longer stays as a result."""
+    if not ids:
+        return 0
+    places = session.vendor.places(ids)
+    session.run(_KEEP_RESULTS.format(places=places), ids)
+    return session.run(f"DELETE FROM {JOBS} WHERE id IN {places} AND status = 'FAILED'", ids)
+
+
+_KEEP_RESULTS = (
+    f"INSERT INTO {RESULTS} (id, queue, state, data, progress, progress_at, settled_at, finished_at, expires_at)"
+    f" SELECT id, queue, '{JobState.DEAD.value}', data, progress, progress_at, buried_at, failed_at, result_until"
+    f" FROM {JOBS} WHERE id IN {{places}} AND status = 'FAILED' AND result_until > {{{{now}}}} {{{{ignore}}}}"
+)
+
+
+def adopt(session: Session, limit: int) -> None:
+    """Fill the columns of letters that the 3.2 line wrote, at most `limit` of them."""
+    vendor = session.vendor
+    rows = session.rows(
+        f"SELECT {columns(vendor, JOB_COLUMNS)} FROM {JOBS} WHERE status = 'FAILED' AND buried_at IS NULL LIMIT %s",
+        (limit,),
+    )
+    for row in rows:
+        values = dict(zip(JOB_COLUMNS, row, strict=True))
+        letter = letter_of(values, vendor)
+        moments = (vendor.moment(letter.failed_at), vendor.moment(letter.first_failed_at))
+        session.run(_ADOPT, (*moments, *moments[:1], *listed(letter), values["id"]))
+
+
+_ADOPT = (
+    f"UPDATE {JOBS} SET failed_at = {{at}}, first_failed_at = {{at}}, buried_at = {{at}}, func = %s, reason = %s,"
+    " fingerprint = %s WHERE id = %s AND buried_at IS NULL"
+)

@@ -1,0 +1,220 @@
+"""Jobs of one state in order, page by page and without holding more than a page, and their removal.
+
+What a filter asks of a payload is decided here, row by row, so one call looks at no more than `SCAN` rows: its page may
+then be short although there is a next one.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from ...jobs.model import Job, JobRecord, JobState
+from ..base import JobFilter, Page
+from .ids import canonical
+from .letters import adopt
+from .names import JOBS, RESULTS, column_text
+from .queries.vendor import Vendor
+from .rows import JOB_COLUMNS, RESULT_COLUMNS, columns, record_of, result_of
+from .session import Session
+from .unique import release
+
+CHUNK = 200
+SCAN = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """Where the jobs of a state are and in which order they are told: columns, `-` for the greatest first."""
+
+    table: str
+    condition: str
+    order: tuple[str, ...]
+    selected: tuple[str, ...] = JOB_COLUMNS
+    record: Callable[[Any, Vendor], JobRecord] = record_of
+
+
+_FINISHED = {"table": RESULTS, "order": ("-settled_at", "-id"), "selected": RESULT_COLUMNS, "record": result_of}
+LISTINGS = {
+    JobState.SCHEDULED: Listing(
+        table=JOBS, condition="status = 'QUEUED' AND run_after IS NOT NULL", order=("run_after", "id")
+    ),
+    JobState.READY: Listing(
+        table=JOBS,
+        condition="status = 'QUEUED' AND run_after IS NULL",
+        order=("queue", "-priority", "created_at", "id"),
+    ),
+    JobState.LEASED: Listing(
+        table=JOBS, condition="status = 'PROCESSING'", order=("COALESCE(claimed_at, created_at)", "id")
+    ),
+    JobState.DEAD: Listing(
+        table=JOBS, condition="status = 'FAILED' AND buried_at IS NOT NULL", order=("-buried_at", "-id")
+    ),
+    JobState.SUCCEEDED: Listing(condition="state = 'succeeded' AND expires_at > {now}", **_FINISHED),  # type: ignore[arg-type]
+    JobState.DISCARDED: Listing(condition="state = 'discarded' AND expires_at > {now}", **_FINISHED),  # type: ignore[arg-type]
+}
+
+type Place = tuple[Any, ...]
+"""The values of the ordering columns of one row: moments in epoch seconds, ids as text."""
+
+
+def page(session: Session, which: JobFilter, after: str | None, limit: int) -> Page:
+    """Some of the jobs meant, after the place that the cursor names."""
+    if which.state is JobState.DEAD:
+        adopt(session, SCAN)
+    found: list[tuple[JobRecord, Place]] = []
+    scanned = 0
+    for record, place in _scan(session, which, _place(after), min(CHUNK, limit + 1)):
+        scanned += 1
+        if _meant(record, which):
+            if len(found) == limit:
+                return _page(found, found[-1][1])
+            found.append((record, place))
+        if scanned >= SCAN:
+            return _page(found, place)
+    return _page(found, None)
+
+
+def delete(session: Session, which: JobFilter, limit: int) -> int:
+    """Remove some of the jobs meant and give their keys back; returns how many. Inside a transaction."""
+    if which.state is JobState.LEASED or limit <= 0:
+        return 0
+    jobs = [record.job for record in page(session, which, None, limit).records]
+    if not jobs:
+        return 0
+    if which.state in {JobState.SCHEDULED, JobState.READY}:
+        return _delete_waiting(session, jobs)
+    ids = [session.vendor.id_in(job.id) for job in jobs]
+    places = session.vendor.places(ids)
+    results = session.run(f"DELETE FROM {RESULTS} WHERE id IN {places}", ids)
+    if which.state is JobState.DEAD:
+        return session.run(f"DELETE FROM {JOBS} WHERE id IN {places} AND status = 'FAILED'", ids)
+    return results
+
+
+def _delete_waiting(session: Session, jobs: Sequence[Job]) -> int:
+    ids = [session.vendor.id_in(job.id) for job in jobs]
+    query = f"SELECT id FROM {JOBS} WHERE id IN {session.vendor.places(ids)} AND status = 'QUEUED' {{wait_for_lock}}"
+    waiting = [row[0] for row in session.rows(query, ids)]
+    if waiting:
+        session.run(f"DELETE FROM {JOBS} WHERE id IN {session.vendor.places(waiting)}", waiting)
+        gone = {session.vendor.id_out(job_id) for job_id in waiting}
+        release(session, [job for job in jobs if job.unique and job.id in gone])
+    return len(waiting)
+
+
+# --- rows in order ---------------------------------------------------------------------------------------------------
+
+
+def _scan(session: Session, which: JobFilter, after: Place | None, first: int) -> Iterator[tuple[JobRecord, Place]]:
+    vendor, listing = session.vendor, LISTINGS[which.state]
+    conditions, params = _conditions(vendor, which)
+    shown = columns(vendor, listing.selected)
+    order = ", ".join(f"{name.lstrip('-')} DESC" if name.startswith("-") else name for name in listing.order)
+    places = ", ".join(_shown(vendor, name.lstrip("-")) for name in listing.order)
+    size = first
+    while True:
+        beyond, values = _beyond(vendor, listing.order, after)
+        rows = session.rows(
+            f"SELECT {shown}, {places} FROM {listing.table} WHERE {' AND '.join((*conditions, *beyond))}"
+            f" ORDER BY {order} LIMIT {size}",
+            (*params, *values),
+        )
+        for row in rows:
+            after = _read(vendor, listing.order, row[len(listing.selected) :])
+            yield listing.record(row[: len(listing.selected)], vendor), after
+        if len(rows) < size:
+            return
+        size = CHUNK
+
+
+def _conditions(vendor: Vendor, which: JobFilter) -> tuple[list[str], list[Any]]:
+    conditions, params = [LISTINGS[which.state].condition], []
+    exact = {"queue": which.queue}
+    if which.state is JobState.DEAD:
+        exact |= {"func": which.func, "fingerprint": which.fingerprint, "reason": which.reason}
+    for column, value in exact.items():
+        if value is not None:
+            conditions.append(f"{column} = %s")
+            params.append(column_text(value))
+    if which.ids:
+        ids = [vendor.id_in(found) for found in map(canonical, which.ids) if found]
+        conditions.append(f"id IN {vendor.places(ids)}" if ids else "1 = 0")
+        params.extend(ids)
+    return conditions, params
+
+
+def _beyond(vendor: Vendor, order: tuple[str, ...], after: Place | None) -> tuple[list[str], list[Any]]:
+    """The condition of rows after a place. Its first part says nothing new, but it is one that an index can use."""
+    if after is None:
+        return [], []
+    sides = [(name.lstrip("-"), "<" if name.startswith("-") else ">", "%s" if True else "") for name in order]
+    values = [_written(vendor, name, value) for (name, _, _), value in zip(sides, after, strict=True)]
+    marks = [_mark(name) for name, _, _ in sides]
+    parts, params = [], []
+    for depth, (name, sign, _) in enumerate(sides):
+        equal = [f"{sides[i][0]} = {marks[i]}" for i in range(depth)]
+        parts.append(f"({' AND '.join((*equal, f'{name} {sign} {marks[depth]}'))})")
+        params.extend(values[: depth + 1])
+    first, sign, _ = sides[0]
+    return [f"{first} {sign}= {marks[0]}", f"({' OR '.join(parts)})"], [values[0], *params]
+
+
+def _is_moment(name: str) -> bool:
+    return name.endswith(("_at", "_after", ")"))
+
+
+def _mark(name: str) -> str:
+    return "{at}" if _is_moment(name) else "%s"
+
+
+def _shown(vendor: Vendor, name: str) -> str:
+    if name == "id":
+        return vendor.id_column(name)
+    return vendor.epoch_column(name) if _is_moment(name) else name
+
+
+def _read(vendor: Vendor, order: tuple[str, ...], values: Sequence[Any]) -> Place:
+    return tuple(_value(vendor, name.lstrip("-"), value) for name, value in zip(order, values, strict=True))
+
+
+def _value(vendor: Vendor, name: str, value: Any) -> Any:
+    if name == "id":
+        return vendor.id_out(value)
+    return vendor.epoch_out(value) if _is_moment(name) else value
+
+
+def _written(vendor: Vendor, name: str, value: Any) -> Any:
+    if name == "id":
+        return vendor.id_in(value)
+    return vendor.moment(value) if _is_moment(name) else value
+
+
+# --- cursors and filters ---------------------------------------------------------------------------------------------
+
+
+def _page(found: Sequence[tuple[JobRecord, Place]], last: Place | None) -> Page:
+    cursor = None if last is None else base64.urlsafe_b64encode(orjson.dumps(last)).decode()
+    return Page(records=tuple(record for record, _ in found), next_cursor=cursor)
+
+
+def _place(cursor: str | None) -> Place | None:
+    """The place that a cursor names; the start for what is no cursor."""
+    if not cursor:
+        return None
+    try:
+        values = orjson.loads(base64.urlsafe_b64decode(cursor))
+    except (ValueError, binascii.Error):
+        return None
+    return tuple(values) if isinstance(values, list) else None
+
+
+def _meant(record: JobRecord, which: JobFilter) -> bool:
+    return which.func in {None, record.job.func} and (which.text is None or which.text in _searchable(record.job))
+
+
+def _searchable(job: Job) -> str:
+    return " ".join((job.id, job.func, orjson.dumps([job.args, job.kwargs]).decode()))

@@ -1,0 +1,46 @@
+"""PostgreSQL: moments travel as epoch seconds, whatever the session's time zone."""
+
+from typing import Any
+
+from .vendor import MAX_EPOCH, Vendor
+
+
+class PostgreSQL(Vendor):
+    """The dialect of PostgreSQL."""
+
+    wait_for_lock = "FOR UPDATE"
+    skip_locked = "FOR UPDATE SKIP LOCKED"
+    at = "to_timestamp(%s)"
+    now = "statement_timestamp()"
+    later = "(statement_timestamp() + make_interval(secs => %s))"
+    order = "(statement_timestamp() + %s * interval '1 microsecond')"
+    has_unnest = True
+    max_rows = 1000
+
+    def id_column(self, column: str) -> str:
+        """See `Vendor`."""
+        return f"{column}::text"
+
+    def id_in(self, job_id: str) -> str:
+        """See `Vendor`."""
+        return job_id
+
+    def id_out(self, value: Any) -> str:
+        """See `Vendor`."""
+        return value  # type: ignore[no-any-return]
+
+    def epoch_column(self, expression: str) -> str:
+        """See `Vendor`."""
+        return f"EXTRACT(EPOCH FROM {expression})::float8"
+
+    def epoch_out(self, value: Any) -> float | None:
+        """See `Vendor`."""
+        return value  # type: ignore[no-any-return]
+
+    def moment(self, epoch: float | None) -> float | None:
+        """See `Vendor`."""
+        return None if epoch is None else min(max(epoch, 0.0), MAX_EPOCH)
+
+    def literal(self, epoch: float) -> str:
+        """See `Vendor`."""
+        return f"to_timestamp({epoch!r})"

@@ -1,0 +1,64 @@
+"""Reading and cancelling one job."""
+
+from ...jobs.errors import CodecError
+from ...jobs.model import DeadLetter, DeadReason, Job, JobRecord
+from ...jobs.transitions import cancelled_letter
+from ..base import CancelStatus
+from .letters import bury, evict
+from .names import JOBS, RESULTS
+from .rows import JOB_COLUMNS, RESULT_COLUMNS, columns, job_of, record_of, result_of
+from .session import Session
+from .unique import release
+
+
+def read(session: Session, job_id: str) -> JobRecord | None:
+    """What is known of a job. A job moves from one table to the other and never back, so this order misses none."""
+    vendor = session.vendor
+    row = session.row(f"SELECT {columns(vendor, JOB_COLUMNS)} FROM {JOBS} WHERE id = %s", (vendor.id_in(job_id),))
+    if row is not None:
+        return record_of(row, vendor)
+    row = session.row(
+        f"SELECT {columns(vendor, RESULT_COLUMNS)} FROM {RESULTS} WHERE id = %s AND expires_at > {{now}}",
+        (vendor.id_in(job_id),),
+    )
+    return None if row is None else result_of(row, vendor)
+
+
+def cancel(session: Session, job_id: str, dead_letter_cap: int) -> CancelStatus:
+    """Bury a waiting job, or ask for the end of a leased one. Inside a transaction."""
+    vendor = session.vendor
+    now = vendor.epoch_column("{now}")
+    query = f"SELECT status, queue, data, {now} FROM {JOBS} WHERE id = %s {{wait_for_lock}}"
+    row = session.row(query, (vendor.id_in(job_id),))
+    if row is None:
+        return CancelStatus.UNKNOWN if read(session, job_id) is None else CancelStatus.FINISHED
+    status, queue, data, at = row
+    if status == "FAILED":
+        return CancelStatus.FINISHED
+    if status == "PROCESSING":
+        session.run(f"UPDATE {JOBS} SET cancel_requested_at = {{now}} WHERE id = %s", (vendor.id_in(job_id),))
+        return CancelStatus.REQUESTED
+    job, letter = _cancelled(job_id, queue, bytes(data), vendor.epoch_out(at) or 0.0)
+    bury(session, [(letter, 0.0)])
+    evict(session, dead_letter_cap)
+    if job and job.unique:
+        release(session, [job])
+    return CancelStatus.CANCELLED
+
+
+def _cancelled(job_id: str, queue: str, raw: bytes, at: float) -> tuple[Job | None, DeadLetter]:
+    try:
+        job = job_of(raw, job_id, queue)
+    except CodecError:
+        stand_in = cancelled_letter(Job(id=job_id, func="", queue=queue), raw, at)
+        return None, DeadLetter(
+            id=job_id,
+            raw=raw,
+            queue=queue,
+            job=None,
+            reason=DeadReason.CANCELLED,
+            failure=stand_in.failure,
+            first_failed_at=at,
+            failed_at=at,
+        )
+    return job, cancelled_letter(job, raw, at)

@@ -1,0 +1,131 @@
+"""Running statements on one of Django's connections, with driver errors turned into the store's."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+from django.db import DatabaseError, InterfaceError, OperationalError, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from ...jobs.errors import StoreRefused, StoreUnavailable
+from .moments import Moment, ServerMoment, host_moment, ticks
+from .options import DatabaseOptions
+from .queries import vendor_of
+
+
+class Session:
+    """One connection during one operation of a store: its dialect, the moment, and a cursor.
+
+    `begin` is how a transaction starts on a connection that Django does not manage meanwhile: a plain statement, which
+    saves Django's round trips for autocommit, and on SQLite takes the lock before anything is read.
+    """
+
+    def __init__(self, connection: BaseDatabaseWrapper, moment: Moment, cursor: Any, begin: str | None) -> None:
+        self.connection = connection
+        self.vendor = vendor_of(connection)
+        self.moment = moment
+        self._cursor = cursor
+        self._begin = begin
+        self._begun = False
+
+    def run(self, template: str, params: Sequence[Any] = ()) -> int:
+        """Run a statement; returns how many rows it changed."""
+        self._cursor.execute(self.moment.sql(template), params)
+        return int(self._cursor.rowcount)
+
+    def run_many(self, template: str, sets: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once for each set of parameters."""
+        if len(sets) == 1:
+            self.run(template, sets[0])
+        elif sets:
+            self._cursor.executemany(self.moment.sql(template), sets)
+
+    def rows(self, template: str, params: Sequence[Any] = ()) -> list[Any]:
+        """Run a query; returns its rows."""
+        self._cursor.execute(self.moment.sql(template), params)
+        return self._cursor.fetchall()  # type: ignore[no-any-return]
+
+    def row(self, template: str, params: Sequence[Any] = ()) -> Any:
+        """Run a query; returns its first row or None."""
+        rows = self.rows(template, params)
+        return rows[0] if rows else None
+
+    @contextmanager
+    def atomic(self) -> Iterator[None]:
+        """All or nothing; inside a transaction of the caller a savepoint, so that a failure leaves it usable."""
+        if self._begin is None:
+            with transaction.atomic(using=self.connection.alias):
+                yield
+        elif self._begun:
+            yield
+        else:
+            with self._transaction(self._begin):
+                yield
+
+    @contextmanager
+    def _transaction(self, begin: str) -> Iterator[None]:
+        self._cursor.execute(begin)
+        self._begun = True
+        try:
+            yield
+            self._cursor.execute("COMMIT")
+        except BaseException:
+            self._roll_back()
+            raise
+        finally:
+            self._begun = False
+
+    def _roll_back(self) -> None:
+        try:
+            self._cursor.execute("ROLLBACK")
+        except Exception:
+            # The connection is broken, or the server has rolled back by itself: the next statement will tell.
+            self.connection.errors_occurred = True
+
+
+def moment_of(connection: BaseDatabaseWrapper, options: DatabaseOptions, places: int) -> Moment:
+    """Now, by the clock that counts; `places` says how many places in the order will be used."""
+    vendor = vendor_of(connection)
+    if options.clock is not None:
+        return ticks(options.clock).moment(vendor, places)
+    return ServerMoment(vendor) if vendor.now else host_moment(vendor)
+
+
+@contextmanager
+def client_session(connection: BaseDatabaseWrapper, options: DatabaseOptions, places: int = 1) -> Iterator[Session]:
+    """A session on the application's own connection, seen by whatever watches the application's statements."""
+    with store_errors(), connection.cursor() as cursor:
+        begin = "BEGIN IMMEDIATE" if connection.vendor == "sqlite" and not connection.in_atomic_block else None
+        yield Session(connection, moment_of(connection, options, places), cursor, begin)
+
+
+@contextmanager
+def worker_session(connection: BaseDatabaseWrapper, options: DatabaseOptions, places: int = 1) -> Iterator[Session]:
+    """A session on the store's own connection, past the query log that DEBUG would fill."""
+    connection.ensure_connection()
+    with connection.wrap_database_errors, closing(connection.create_cursor()) as cursor:
+        yield Session(connection, moment_of(connection, options, places), cursor, vendor_of(connection).begin)
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Turn what the driver raises into StoreUnavailable or StoreRefused."""
+    try:
+        yield
+    except (DatabaseError, InterfaceError) as error:
+        raise as_store_error(error) from error
+
+
+_MISSING_TABLE = ("no such table", "does not exist", "doesn't exist", "no such column", "has no column")
+#: Parts of what SQLite and MySQL say in an OperationalError although trying again would not help.
+_REFUSALS = (*_MISSING_TABLE, "readonly", "read-only", "disk is full", "is full", "denied", "Out of range", "too long")
+
+
+def as_store_error(error: Exception) -> StoreRefused | StoreUnavailable:
+    """The store's error for a driver's error."""
+    text = str(error).strip()
+    if any(part in text for part in _MISSING_TABLE):
+        return StoreRefused(f"{text} (run `manage.py migrate` for this database)")
+    if isinstance(error, OperationalError | InterfaceError) and not any(part in text for part in _REFUSALS):
+        return StoreUnavailable(text)
+    return StoreRefused(text)

@@ -1,0 +1,181 @@
+"""Settling: decisions about claimed jobs, written where the lease still holds."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ...jobs.errors import CodecError
+from ...jobs.model import Claim, DeadLetter, Job, UniqueMode
+from ...jobs.transitions import Bury, Finish, Place, Requeue, Settlement
+from .insert import payload
+from .letters import bury, evict
+from .names import ALIVE, JOBS, METADATA, RESULTS, column_text, metadata_key
+from .rows import lease_token
+from .session import Session
+from .unique import release
+
+
+@dataclass(slots=True, kw_only=True)
+class Settled:
+    """What became of some settlements: refused tokens, evicted letters, and queues that have a job more."""
+
+    refused: set[str] = field(default_factory=set)
+    evicted: int = 0
+    refilled: set[str] = field(default_factory=set)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A leased row as it was found: who holds it, and what its attempt said."""
+
+    owner: str
+    token: str
+    progress: str | None
+    progress_at: Any
+    now: float
+
+
+def settle(session: Session, settlements: Sequence[Settlement], dead_letter_cap: int) -> Settled:
+    """Write decisions. Inside a transaction."""
+    settled = Settled()
+    accepted = _accepted(session, settlements, settled)
+    finishes = [(item.claim, item.decision, held) for item, held in accepted if isinstance(item.decision, Finish)]
+    buries = [(item.claim, item.decision) for item, _ in accepted if isinstance(item.decision, Bury)]
+    requeues = [(item.claim, item.decision, held) for item, held in accepted if isinstance(item.decision, Requeue)]
+    if finishes:
+        _finish(session, finishes)
+    if buries:
+        bury(session, [(_named(decision.letter, claim), decision.result_ttl) for claim, decision in buries])
+        settled.evicted = evict(session, dead_letter_cap)
+    if requeues:
+        _requeue(session, requeues)
+        settled.refilled = {decision.job.queue for _, decision, _ in requeues if not (decision.delay or 0) > 0}
+    over = [item.claim.job for item, _ in accepted if not isinstance(item.decision, Requeue)]
+    ended = [job for job in over if job and _holds_until_done(job)]
+    if ended:
+        release(session, ended)
+    return settled
+
+
+def _holds_until_done(job: Job) -> bool:
+    return job.unique is not None and job.unique.mode is not UniqueMode.WINDOW
+
+
+def _accepted(session: Session, settlements: Sequence[Settlement], settled: Settled) -> list[tuple[Settlement, Held]]:
+    held = _lock(session, {item.claim.lease.job_id for item in settlements})
+    live = _live(session, {item.claim.lease.owner for item in settlements if item.reclaim})
+    accepted = []
+    for item in settlements:
+        lease = item.claim.lease
+        found = held.get(lease.job_id)
+        if found is None or (found.owner, found.token) != (lease.owner, lease.token) or lease.owner in live:
+            settled.refused.add(lease.token)
+        else:
+            accepted.append((item, held.pop(lease.job_id)))
+    return accepted
+
+
+def _lock(session: Session, job_ids: Iterable[str]) -> dict[str, Held]:
+    vendor = session.vendor
+    params = [vendor.id_in(job_id) for job_id in sorted(job_ids)]
+    found = session.rows(
+        f"SELECT {vendor.id_column('id')}, worker_id, lease_token, progress, progress_at,"
+        f" {vendor.epoch_column('{now}')} FROM {JOBS}"
+        f" WHERE id IN {vendor.places(params)} AND status = 'PROCESSING' {{wait_for_lock}}",
+        params,
+    )
+    held = {}
+    for raw_id, owner, token, progress, progress_at, now in found:
+        job_id = vendor.id_out(raw_id)
+        held[job_id] = Held(
+            owner=owner or "",
+            token=lease_token(token, job_id),
+            progress=progress,
+            progress_at=progress_at,
+            now=vendor.epoch_out(now) or 0.0,
+        )
+    return held
+
+
+def _live(session: Session, owners: set[str]) -> set[str]:
+    keys = {metadata_key(ALIVE, owner): owner for owner in owners}
+    if not keys:
+        return set()
+    query = f"SELECT {{key}} FROM {METADATA} WHERE {{key}} IN {session.vendor.places(keys)} AND expires_at > {{now}}"
+    return {keys[row[0]] for row in session.rows(query, list(keys))}
+
+
+# --- finish ------------------------------------------------------------------------------------------------------
+
+
+def _finish(session: Session, finishes: Sequence[tuple[Claim, Finish, Held]]) -> None:
+    vendor = session.vendor
+    kept = [(claim, decision, held) for claim, decision, held in finishes if decision.result_ttl > 0]
+    if kept:
+        values = ", ".join([_RESULT] * len(kept))
+        params = [param for place, item in enumerate(kept) for param in _result_values(session, place, *item)]
+        session.run(f"{_INSERT_RESULTS} VALUES {values} {{ignore}}", params)
+    ids = [vendor.id_in(claim.lease.job_id) for claim, *_ in finishes]
+    session.run(f"DELETE FROM {JOBS} WHERE id IN {vendor.places(ids)}", ids)
+
+
+_INSERT_RESULTS = (
+    f"INSERT INTO {RESULTS}"
+    " (id, queue, state, data, value, progress, progress_at, settled_at, finished_at, expires_at)"
+)
+_RESULT = "(%s, %s, %s, %s, %s, %s, %s, {order}, {at}, {later})"
+
+
+def _result_values(session: Session, place: int, claim: Claim, finish: Finish, held: Held) -> tuple[Any, ...]:
+    succeeded = finish.state == "succeeded"
+    return (
+        session.vendor.id_in(claim.lease.job_id),
+        column_text(claim.queue),
+        finish.state.value,
+        _payload(finish.job, claim),
+        finish.value if succeeded else None,
+        held.progress,
+        held.progress_at,
+        session.moment.order(place),
+        session.vendor.moment(finish.finished_at),
+        session.moment.later(finish.result_ttl),
+    )
+
+
+def _payload(job: Job, claim: Claim) -> bytes:
+    try:
+        return payload(job)
+    except CodecError:
+        return claim.raw
+
+
+# --- bury --------------------------------------------------------------------------------------------------------
+
+
+def _named(letter: DeadLetter, claim: Claim) -> DeadLetter:
+    return letter if letter.id == claim.lease.job_id else replace(letter, id=claim.lease.job_id)
+
+
+# --- requeue -----------------------------------------------------------------------------------------------------
+
+
+def _requeue(session: Session, requeues: Sequence[tuple[Claim, Requeue, Held]]) -> None:
+    for place, (claim, requeue, held) in enumerate(requeues):
+        job, delay = requeue.job, requeue.delay or 0.0
+        moments: tuple[Any, ...] = ()
+        if delay > 0:
+            due = held.now + delay
+            job = replace(job, run_after=due)
+            change, moments = ", run_after = {at}", (session.vendor.moment(due),)
+        elif requeue.place is Place.FRONT:
+            change = ", run_after = NULL"
+        else:
+            change, moments = ", run_after = NULL, created_at = {order}", (session.moment.order(place),)
+        params = (_payload(job, claim), column_text(job.queue), job.priority, *moments)
+        session.run(f"{_REQUEUE}{change} WHERE id = %s", (*params, session.vendor.id_in(claim.lease.job_id)))
+
+
+_REQUEUE = (
+    f"UPDATE {JOBS} SET status = 'QUEUED', worker_id = NULL, lease_token = NULL, claimed_at = NULL, metadata = NULL,"
+    " data = %s, queue = %s, priority = %s"
+)

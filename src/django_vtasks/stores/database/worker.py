@@ -1,0 +1,151 @@
+"""The worker's side of the database store."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from ...jobs.model import Claim, Lease, Progress
+from ...jobs.transitions import Settlement
+from ..base import Added, ClaimRequest, Exchange, Firing, Pulse, Purged, Retention, WorkerInfo
+from . import leases, schedule, upkeep
+from .claims import claim
+from .client import alias_of
+from .options import DatabaseOptions
+from .pulse import pulse
+from .session import Session, worker_session
+from .settle import settle
+from .threads import DatabaseThread
+
+
+class DatabaseWorkerStore:
+    """Claim, settle, keep leases, and everything else a worker does; see `WorkerStore` for each method.
+
+    Its statements run in one thread on one connection, those of the lease on another, so that neither user code nor
+    a long statement delays a renewal.
+    """
+
+    def __init__(self, options: DatabaseOptions) -> None:
+        self._options = options
+        alias = alias_of(options)
+        self._thread = DatabaseThread(alias, "vtasks-database")
+        self._lease_thread = DatabaseThread(alias, "vtasks-lease")
+
+    async def open(self) -> None:
+        """See `WorkerStore.open`."""
+        await self.now()
+
+    async def close(self) -> None:
+        """See `WorkerStore.close`."""
+        self._thread.close()
+        self._lease_thread.close()
+
+    async def now(self) -> float:
+        """See `WorkerStore.now`."""
+        return await self._run(_now)
+
+    # --- jobs ----------------------------------------------------------------------------------------------------
+
+    async def exchange(self, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Exchange:
+        """See `WorkerStore.exchange`."""
+        cap = self._options.dead_letter_cap
+
+        def work(session: Session) -> Exchange:
+            with session.atomic():
+                settled = settle(session, settlements, cap) if settlements else None
+                claims = claim(session, request) if request else ()
+            if settled is None:
+                return Exchange(claims=claims)
+            return Exchange(claims=claims, refused=frozenset(settled.refused), evicted=settled.evicted)
+
+        return await self._run(work, places=len(settlements))
+
+    async def held(self, owner: str) -> tuple[Claim, ...]:
+        """See `WorkerStore.held`."""
+        return await self._run(lambda session: upkeep.held(session, owner))
+
+    async def expired(self, limit: int) -> tuple[Claim, ...]:
+        """See `WorkerStore.expired`."""
+        return await self._run(lambda session: upkeep.expired(session, limit))
+
+    async def progress(self, lease: Lease, progress: Progress | None, metadata: Mapping[str, Any] | None) -> bool:
+        """See `WorkerStore.progress`."""
+        return await self._run(lambda session: upkeep.progress(session, lease, progress, metadata))
+
+    async def pulse(self, owner: str, limit: int) -> Pulse:
+        """See `WorkerStore.pulse`."""
+
+        def work(session: Session) -> Pulse:
+            with session.atomic():
+                found, _ = pulse(session, owner, limit)
+            return found
+
+        return await self._run(work, places=limit)
+
+    async def wait_for_jobs(self, queues: Sequence[str], timeout: float) -> bool:
+        """See `WorkerStore.wait_for_jobs`."""
+        raise NotImplementedError
+
+    # --- leases and roles ----------------------------------------------------------------------------------------
+
+    def extend(self, owner: str, seconds: float) -> bool:
+        """See `WorkerStore.extend`."""
+        return self._run_lease(lambda session: leases.extend(session, owner, seconds), seconds / 3)
+
+    def release(self, owner: str) -> None:
+        """See `WorkerStore.release`."""
+        self._run_lease(lambda session: leases.release(session, owner), self._options.reply_timeout)
+
+    async def announce(self, info: WorkerInfo) -> None:
+        """See `WorkerStore.announce`."""
+        await self._run(lambda session: leases.announce(session, info))
+
+    async def hold(self, role: str, owner: str, seconds: float) -> bool:
+        """See `WorkerStore.hold`."""
+        return await self._run(lambda session: leases.hold(session, role, owner, seconds))
+
+    # --- schedule ------------------------------------------------------------------------------------------------
+
+    async def last_slots(self, entries: Sequence[str]) -> Mapping[str, float]:
+        """See `WorkerStore.last_slots`."""
+        return await self._run(lambda session: schedule.last_slots(session, entries))
+
+    async def fire(self, firing: Firing) -> Added | None:
+        """See `WorkerStore.fire`."""
+
+        def work(session: Session) -> Added | None:
+            with session.atomic():
+                return schedule.fire(session, firing)
+
+        return await self._run(work)
+
+    # --- cleaning ------------------------------------------------------------------------------------------------
+
+    async def purge(self, retention: Retention, limit: int) -> Purged:
+        """See `WorkerStore.purge`."""
+
+        def work(session: Session) -> Purged:
+            with session.atomic():
+                return upkeep.purge(session, retention, limit)
+
+        return await self._run(work)
+
+    # --- how it is done ------------------------------------------------------------------------------------------
+
+    async def _run[T](self, work: Callable[[Session], T], *, places: int = 1) -> T:
+        return await self._thread.call(self._in_session(work, places), self._options.reply_timeout)
+
+    def _run_lease[T](self, work: Callable[[Session], T], timeout: float) -> T:
+        return self._lease_thread.call_blocking(self._in_session(work, 1), timeout)
+
+    def _in_session[T](self, work: Callable[[Session], T], places: int) -> Callable[[BaseDatabaseWrapper], T]:
+        def in_session(connection: BaseDatabaseWrapper) -> T:
+            with worker_session(connection, self._options, places) as session:
+                return work(session)
+
+        return in_session
+
+
+def _now(session: Session) -> float:
+    row = session.row(f"SELECT {session.vendor.epoch_column('{now}')}")
+    return session.vendor.epoch_out(row[0]) or 0.0
