@@ -78,6 +78,12 @@ class FakeExecutor:
             asyncio.get_running_loop().call_soon(attempt.end)
         return attempt
 
+    def request_shutdown(self):
+        self.shutdown_requested = True
+
+    async def close(self, timeout=5.0):
+        self.closed = True
+
     @property
     def running(self) -> list[FakeAttempt]:
         return [attempt for attempt in self.attempts if not attempt.ended]
@@ -96,7 +102,7 @@ class Bench:
         self.runtime = Runtime(
             self.config,
             self.store,
-            self.executor,
+            lambda report: self.executor,
             lambda claim: POLICY,
             self.emitter,
             limits or RunLimits(),

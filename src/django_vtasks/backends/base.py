@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.core.checks import CheckMessage
 
 from ..conf import dlq_cap, queue_configs, settings
 from ..framework import AnyTask, BaseTaskBackend, TaskResultDoesNotExist
@@ -63,6 +64,11 @@ class VTasksBaseBackend(BaseTaskBackend):
         """A store for one worker, not shared."""
         raise NotImplementedError
 
+    @property
+    def location(self) -> str:
+        """Where the jobs are, for people to read; no password in it, and nothing is opened."""
+        return type(self).__name__
+
     # --- configuration
 
     @property
@@ -95,11 +101,15 @@ class VTasksBaseBackend(BaseTaskBackend):
         """Raise InvalidTask for a task that this backend cannot run."""
         validate(self, task)
 
-    def check(self, **_kwargs: Any) -> list[Any]:
+    def check(self, **_kwargs: Any) -> list[CheckMessage]:
         """The system checks of this alias; opens nothing."""
-        from .checking import check_backend
+        from .checking import check_entry
 
-        return check_backend(self)
+        return [*check_entry(self), *self.check_store()]
+
+    def check_store(self) -> list[CheckMessage]:
+        """The part of the checks that depends on the store."""
+        return []
 
     # --- enqueuing
 

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from django.core.checks import CheckMessage
+
 from ..stores.base import AdminStore, ClientStore, WorkerStore
 from .base import VTasksBaseBackend
 from .sharing import shared
@@ -30,6 +32,22 @@ class DatabaseTaskBackend(VTasksBaseBackend):
         from ..stores.database.store import DatabaseWorkerStore
 
         return DatabaseWorkerStore(self._store_options())
+
+    @property
+    def location(self) -> str:
+        """The vendor and the name of the database."""
+        from django.db import connections
+
+        connection = connections[self.options.get("DATABASE") or "default"]
+        settings = connection.settings_dict
+        where = f"{settings['HOST']}/" if settings.get("HOST") else ""
+        return f"{connection.vendor} {where}{settings['NAME']}"
+
+    def check_store(self) -> list[CheckMessage]:
+        """What the store needs."""
+        from .checking import check_database
+
+        return check_database(self)
 
     def _make_client_store(self) -> ClientStore:
         from ..stores.database.store import DatabaseClientStore

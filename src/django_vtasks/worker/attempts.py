@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ..events import BatchCollected, Emitter
+from ..events import AttemptStarted, BatchCollected, Emitter
 from ..jobs.model import Claim, DeadReason, Failure
 from ..jobs.outcomes import Interrupted, Outcome, Unrunnable, Untouched
 from ..jobs.transitions import Decision, Policy, Settlement, decide
@@ -29,6 +29,14 @@ class Executing(Protocol):
         """Begin one attempt for a group of claims of one function."""
         ...
 
+    def request_shutdown(self) -> None:
+        """Tell running functions that the worker is going away."""
+        ...
+
+    async def close(self, timeout: float = 5.0) -> None:
+        """End threads and connections; never raises."""
+        ...
+
 
 class Attempts:
     """Owns slots, collectors and flight; turns claims into attempts and outcomes into settlements."""
@@ -46,7 +54,7 @@ class Attempts:
         self.wakeup = Wakeup()
         self.slots = slots
         self.begun = 0
-        self._executor = executor
+        self.executor = executor
         self._settler = settler
         self._collectors = collectors
         self._policy_of = policy_of
@@ -117,7 +125,9 @@ class Attempts:
     def _begin(self, claim: Claim) -> None:
         self.slots.take(claim.queue)
         self.begun += 1
-        self.flight.begun(claim.lease.token, self._executor.start(claim, self._ended))
+        if self._emitter.wanted(AttemptStarted):
+            self._emitter.emit(AttemptStarted(claim=claim, worker_id=claim.lease.owner))
+        self.flight.begun(claim.lease.token, self.executor.start(claim, self._ended))
 
     def _begin_group(self, queue: str, group: Sequence[Claim]) -> None:
         self.slots.take(queue)
@@ -132,7 +142,10 @@ class Attempts:
             self._finish(claim, decision)
 
         self._emitter.emit(BatchCollected(queue=queue, size=len(group)))
-        attempt = self._executor.start_batch(group, member_ended)
+        if self._emitter.wanted(AttemptStarted):
+            for claim in group:
+                self._emitter.emit(AttemptStarted(claim=claim, worker_id=claim.lease.owner))
+        attempt = self.executor.start_batch(group, member_ended)
         for claim in group:
             self.flight.begun(claim.lease.token, attempt)
 

@@ -9,6 +9,7 @@ from .attempts import Attempts
 from .demand import Demand
 from .leases import LeaseKeeper
 from .reconciler import Reconciler
+from .reports import Reports
 from .service import OUTAGES, Pace, unless_stopped
 from .settler import Settler
 from .watch import WAIT, Watch
@@ -43,10 +44,11 @@ class Consumer:
         self._losses_seen = 0
         self._fruitless = 0
 
-    def observe(self, pace: Pace, watch: Watch) -> None:
-        """How this service reports, and what waits beside it."""
+    def accompany(self, pace: Pace, watch: Watch, reports: Reports) -> None:
+        """How this service fares, what waits beside it, and what running jobs say of themselves."""
         self.pace = pace
         self._watch = watch
+        self._reports = reports
 
     @property
     def name(self) -> str:
@@ -120,6 +122,8 @@ class Consumer:
 
     async def _round(self, settlements: Sequence[Settlement], request: ClaimRequest | None) -> None:
         try:
+            if settlements and self._reports:
+                await self._reports.save_for(s.claim.lease.token for s in settlements)
             exchange = await self._store.exchange(settlements, request)
         except BaseException as error:
             self._settler.put_back()

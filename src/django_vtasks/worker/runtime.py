@@ -22,27 +22,33 @@ from .demand import Demand
 from .leases import LeaseKeeper
 from .promoter import Promoter
 from .reconciler import Reconciler
+from .reports import Report, Reports
 from .rescuer import Rescuer
 from .service import OUTAGES, Pace, PeriodicService, Service, ServiceCrashed, Supervisor, WhenCrashed, unless_stopped
 from .settler import Settler
 from .slots import Slots, Turns
-from .watch import Watch
+from .watch import WAIT, Watch
 
-INTERRUPT_GRACE = 1.0
+INTERRUPT_GRACE = 0.8
 """Seconds that interrupted attempts have to end by themselves."""
 
-SETTLE_GRACE = 0.6
+SETTLE_GRACE = 0.4
 """Seconds that the last settlements have to be written."""
+
+CLOSE_GRACE = 0.2
+"""Seconds that threads have to end when nothing is left to do for them."""
 
 RECONCILE_INTERVAL = 30.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLimits:
-    """When a run ends by itself: when nothing is due (`drain`), or after so many jobs (`max_jobs`)."""
+    """When a run ends by itself: when nothing is due (`drain`), or after so many jobs (`max_jobs`). `interval` is the
+    longest time in seconds between two looks at the queues."""
 
     drain: bool = False
     max_jobs: int | None = None
+    interval: float | None = None
 
 
 class Parts(NamedTuple):
@@ -69,7 +75,7 @@ class Runtime:
         self,
         config: WorkerConfig,
         store: WorkerStore,
-        executor: Executing,
+        make_executor: Callable[[Report], Executing],
         policy_of: Callable[[Claim], Policy],
         emitter: Emitter,
         limits: RunLimits,
@@ -79,7 +85,6 @@ class Runtime:
         self.owner = new_incarnation(config.worker_id)
         self.started_at = time.time()
         self.paces: list[Pace] = []
-        self.when_crashed = WhenCrashed.END
         self._emitter = emitter
         self._limits = limits
         self._policy_of = policy_of
@@ -87,7 +92,16 @@ class Runtime:
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
         self._end = asyncio.Event()
-        self._wire(executor)
+        self._wire(make_executor)
+
+    @property
+    def when_crashed(self) -> WhenCrashed:
+        """What an unexpected error in a service means for the run."""
+        return self._supervisor.when_crashed
+
+    @when_crashed.setter
+    def when_crashed(self, value: WhenCrashed) -> None:
+        self._supervisor.when_crashed = value
 
     def add_service(self, name: str, make: MakeService) -> None:
         """Run a further service beside the worker's own."""
@@ -127,6 +141,7 @@ class Runtime:
             if await self._opened():
                 consuming = self._start()
                 await self._stop.wait()
+                self.attempts.executor.request_shutdown()
                 await self._finish(consuming)
         finally:
             await self._close()
@@ -140,7 +155,7 @@ class Runtime:
         self.paces.append(pace)
         return pace
 
-    def _wire(self, executor: Executing) -> None:
+    def _wire(self, make_executor: Callable[[Report], Executing]) -> None:
         config = self.config
         batches = [
             Collector(queue.name, count=queue.batch.count, timeout=queue.batch.timeout)
@@ -150,8 +165,14 @@ class Runtime:
         slots = Slots(config.concurrency, {q.name: q.concurrency for q in config.queues if q.concurrency is not None})
         turns = Turns({queue.name: queue.weight for queue in config.queues if queue.batch is None})
         self.settler = Settler(self.owner, self._emitter)
+        self.reports = Reports(self.store, self._pace("reports"), self._doubt)
         self.attempts = Attempts(
-            executor, self.settler, slots, {c.queue: c for c in batches}, self._policy_of, self._emitter
+            make_executor(self.reports.put),
+            self.settler,
+            slots,
+            {collector.queue: collector for collector in batches},
+            self._policy_of,
+            self._emitter,
         )
         self.demand = Demand(slots, turns, batches, self._limits.max_jobs)
         self.keeper = LeaseKeeper(
@@ -163,12 +184,17 @@ class Runtime:
             emitter=self._emitter,
         )
         self.reconciler = Reconciler(self.store, self.owner, interval=RECONCILE_INTERVAL)
-        self._supervisor = Supervisor(self.when_crashed, self._stop.set)
+        self._supervisor = Supervisor(self._stop.set)
+
+    def _doubt(self) -> None:
+        self.reconciler.doubt()
+        self.attempts.wakeup.ring()
 
     def _consumer(self, promoter: Promoter) -> Consumer:
         consumer = Consumer(self.store, self.keeper, self.demand, self.attempts, self.settler, self.reconciler)
-        watch = Watch(self.store, self._pace("wait"), self.attempts.wakeup.ring)
-        consumer.observe(self._pace("consumer"), watch)
+        wait = WAIT if self._limits.interval is None else min(WAIT, max(0.01, self._limits.interval))
+        watch = Watch(self.store, self._pace("wait"), self.attempts.wakeup.ring, wait)
+        consumer.accompany(self._pace("consumer"), watch, self.reports)
         if self._limits.drain:
 
             async def more_is_due() -> bool:
@@ -180,6 +206,7 @@ class Runtime:
     def _periodic(self, promoter: Promoter) -> list[PeriodicService]:
         services: list[PeriodicService] = [
             promoter,
+            self.reports,
             Cleaner(self.store, self.config.retention, self._emitter, self._pace("cleaner")),
             Announcer(
                 self.store,
@@ -266,6 +293,7 @@ class Runtime:
         else:
             self.keeper.end()
         await asyncio.to_thread(self.keeper.join, SETTLE_GRACE)
+        await self.attempts.executor.close(CLOSE_GRACE)
         await self.store.close()
 
 

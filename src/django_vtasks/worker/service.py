@@ -36,21 +36,25 @@ class Service(Protocol):
 class Pace:
     """How one service fares: when it last got through its loop, and how long to wait while the store is away.
 
-    Written by the service, read by health from other threads. Times are of the monotonic clock.
+    Written by the service, read by health from other threads. Times are of the monotonic clock. It is expected to
+    turn every `expected` seconds; `patience` is how much later it may come, and how long the store may be away.
     """
 
-    def __init__(self, name: str, emitter: Emitter, *, patience: float = 30.0) -> None:
+    def __init__(self, name: str, emitter: Emitter, *, expected: float = 5.0, patience: float = 30.0) -> None:
         self.name = name
+        self.expected = expected
         self.patience = patience
         self.turned_at = time.monotonic()
         self.down_since: float | None = None
         self.restarts = 0
+        self.crashed: BaseException | None = None
         self._emitter = emitter
         self._attempt = 0
 
     def turned(self) -> None:
         """The loop came round, with the store if it needed it."""
         self.turned_at = time.monotonic()
+        self.crashed = None
         if self.down_since is not None:
             self._recovered()
 
@@ -78,6 +82,7 @@ class PeriodicService:
         self.pace = pace
         self.interval = interval
         self.first_after = first_after
+        pace.expected = max(interval, first_after)
 
     @property
     def name(self) -> str:
@@ -128,9 +133,9 @@ class ServiceCrashed(Exception):
 class Supervisor:
     """Runs services and watches over them: the only place that decides what an unexpected error means."""
 
-    def __init__(self, when_crashed: WhenCrashed, on_crash: Callable[[], None]) -> None:
+    def __init__(self, on_crash: Callable[[], None]) -> None:
+        self.when_crashed = WhenCrashed.END
         self.crash: BaseException | None = None
-        self._when_crashed = when_crashed
         self._on_crash = on_crash
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -161,7 +166,8 @@ class Supervisor:
             try:
                 await service.run(stop)
             except Exception as error:
-                if self._when_crashed is WhenCrashed.END:
+                pace.crashed = error
+                if self.when_crashed is WhenCrashed.END:
                     self.fail(service.name, error)
                     return
                 logger.exception("%s ended with an unexpected error and is started again", service.name)

@@ -41,6 +41,12 @@ class Settler:
             del waiting[:limit]
         return self._under_way
 
+    def take_all(self) -> list[Settlement]:
+        """Everything that is not known to be written, for somebody who settles in the event loop's place."""
+        everything = [*self._under_way, *self._waiting]
+        self._waiting, self._under_way = [], ()
+        return everything
+
     def put_back(self) -> None:
         """The round failed: what was under way may or may not be written, and is tried again first."""
         self._unsure.update(settlement.claim.lease.token for settlement in self._under_way)

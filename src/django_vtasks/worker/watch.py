@@ -17,10 +17,11 @@ SLACK = 30.0
 class Watch:
     """Waits for jobs beside the consumer and rings when there may be some. Failures make it poll instead."""
 
-    def __init__(self, store: WorkerStore, pace: Pace, ring: Callable[[], None]) -> None:
+    def __init__(self, store: WorkerStore, pace: Pace, ring: Callable[[], None], seconds: float = WAIT) -> None:
         self._store = store
         self._pace = pace
         self._ring = ring
+        self._seconds = seconds
         self._task: asyncio.Task[bool] | None = None
         self._queues: frozenset[str] = frozenset()
         self._since = 0.0
@@ -86,7 +87,7 @@ class Watch:
     def _open(self, queues: Sequence[str], now: float) -> None:
         self._queues = frozenset(queues)
         self._since = now
-        self._task = asyncio.create_task(self._store.wait_for_jobs(queues, WAIT), name="vtasks wait")
+        self._task = asyncio.create_task(self._store.wait_for_jobs(queues, self._seconds), name="vtasks wait")
         self._task.add_done_callback(self._ended)
 
     def _ended(self, _task: asyncio.Task[bool]) -> None:

@@ -1,0 +1,145 @@
+"""`manage.py runworker`: runs one worker until a signal, or until nothing is due."""
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from ...backends.base import VTasksBaseBackend
+from ...conf import WorkerConfig, settings
+from ...framework import InvalidTaskBackend, task_backends
+from ...jobs.errors import QueueError
+
+LONGEST_ID = 64
+
+
+class Command(BaseCommand):
+    """Runs one worker."""
+
+    help = "Run the jobs of one TASKS alias, until a signal or until nothing is due."
+    requires_system_checks: Any = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """The flags; every default comes from the settings."""
+        add = parser.add_argument
+        add("--queue", action="append", metavar="NAME", help="a queue to work on; repeatable, * for all of them")
+        add("--concurrency", type=_whole(1), metavar="N", help="how many jobs run at once")
+        add("--backend", metavar="ALIAS", help="the alias of TASKS to work for")
+        add("--scheduler", action="store_true", help="also fire schedule entries; any number of workers may")
+        add("--id", metavar="TEXT", help="the name that operators see (default: host name and process id)")
+        add("--health-check-file", metavar="PATH", help="rewrite this file every 5 s while the worker is healthy")
+        add("--health-port", type=_whole(0, 65_535), metavar="PORT", help="serve /livez, /readyz and /metrics")
+        add("--metrics-port", type=_whole(0, 65_535), metavar="PORT", help="serve /metrics")
+        add("--shutdown-timeout", type=_seconds, metavar="S", help="seconds running jobs get when the worker stops")
+        add("--batch", "--drain", action="store_true", dest="drain", help="exit as soon as nothing is due")
+        add("--max-jobs", "--max-tasks", type=_whole(1), metavar="N", help="exit after so many jobs")
+        add("--interval", type=_seconds, metavar="S", help="ask the store at least this often, whatever it announces")
+        add("--reload", action=argparse.BooleanOptionalAction, default=False, help="restart when code changes")
+
+    def run_from_argv(self, argv: list[str]) -> None:
+        """Run in a process of its own, and end that whatever threads are left."""
+        super().run_from_argv(argv)
+        from ...worker.standalone import leave_threads_behind
+
+        leave_threads_behind()
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Run the worker. Raises CommandError for wrong flags and for a worker that crashed."""
+        if options["reload"]:
+            self._run_reloading(options)
+        else:
+            self._standalone(options).run()
+
+    def _run_reloading(self, options: dict[str, Any]) -> None:
+        from django.conf import settings as django_settings
+        from django.utils import autoreload
+
+        if options["drain"] or options["max_jobs"]:
+            raise CommandError("--reload is for a worker that stays: leave --batch and --max-jobs out.")
+        if not django_settings.DEBUG:
+            raise CommandError("--reload works with DEBUG = True only.")
+        running: list[Any] = []
+
+        def run() -> None:
+            running.append(self._standalone(options))
+            running[0].run()
+
+        try:
+            autoreload.run_with_reloader(run)
+        finally:
+            # The reloader ends the process whatever its threads do; what runs is handed back before.
+            for standalone in running:
+                standalone.end_from_outside()
+
+    def _standalone(self, options: dict[str, Any]) -> Any:
+        from ...worker.runtime import RunLimits
+        from ...worker.standalone import Console, Standalone
+        from ...worker.worker import Worker
+
+        backend = _backend(options)
+        try:
+            worker = Worker(backend, config=_config(options))
+        except (ImproperlyConfigured, QueueError) as error:
+            raise CommandError(str(error)) from error
+        worker.limits = RunLimits(drain=options["drain"], max_jobs=options["max_jobs"], interval=options["interval"])
+        if worker.config.run_scheduler:
+            from ...scheduling.scheduler import NAME, make_service
+
+            worker.add_service(NAME, make_service(backend))
+        return Standalone(worker, Console(self.stdout, options["verbosity"]))
+
+
+def _backend(options: dict[str, Any]) -> Any:
+    alias = options["backend"] or settings.VTASKS_BACKEND
+    try:
+        backend = task_backends[alias]
+    except InvalidTaskBackend as error:
+        known = ", ".join(task_backends) or "none"
+        raise CommandError(f"TASKS has no alias {alias!r}; it has: {known}. ({error})") from error
+    if not isinstance(backend, VTasksBaseBackend):
+        raise CommandError(f"TASKS[{alias!r}] is a {type(backend).__name__}: runworker works for backends of this app.")
+    return backend
+
+
+def _config(options: dict[str, Any]) -> WorkerConfig:
+    worker_id = options["id"]
+    if worker_id is not None and not 0 < len(worker_id.strip()) <= LONGEST_ID:
+        raise CommandError(f"--id must be 1 to {LONGEST_ID} characters long.")
+    return WorkerConfig.from_settings(
+        options["backend"],
+        queues=options["queue"],
+        concurrency=options["concurrency"],
+        worker_id=worker_id,
+        health_check_file=options["health_check_file"],
+        health_port=options["health_port"],
+        metrics_port=options["metrics_port"],
+        shutdown_timeout=options["shutdown_timeout"],
+        run_scheduler=options["scheduler"],
+    )
+
+
+def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}") from None
+        if number < least or (most is not None and number > most):
+            bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+            raise argparse.ArgumentTypeError(f"a number {bounds} is needed, not {number}")
+        return number
+
+    return parse
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number of seconds is needed, not {text!r}") from None
+    if not (math.isfinite(number) and number >= 0):
+        raise argparse.ArgumentTypeError(f"a finite number of seconds, 0 or more, is needed, not {text!r}")
+    return number

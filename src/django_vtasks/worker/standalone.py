@@ -1,0 +1,180 @@
+"""A process that is nothing but a worker: its loop, what it prints, its exit."""
+
+import asyncio
+import atexit
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from django.core.management.base import CommandError
+
+from .. import logs
+from ..jobs.transitions import Settlement
+from .runtime import INTERRUPT_GRACE, SETTLE_GRACE
+from .service import ServiceCrashed
+from .shutdown import LastResort
+from .worker import Worker
+
+logger = logging.getLogger("django_vtasks.worker")
+
+LOGGER = "django_vtasks"
+
+LAST_RESORT_AFTER = INTERRUPT_GRACE + 2 * SETTLE_GRACE
+"""Seconds beyond the deadline after which the process ends, whatever its event loop does."""
+
+
+class Output(Protocol):
+    """Where a management command prints."""
+
+    def write(self, msg: str) -> Any:
+        """Print a line."""
+        ...
+
+    def flush(self) -> Any:
+        """Let it be seen."""
+        ...
+
+
+class _OutputHandler(logging.Handler):
+    def __init__(self, output: Output) -> None:
+        super().__init__()
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._output.write(self.format(record))
+            self._output.flush()
+        except Exception:
+            self.handleError(record)
+
+
+class Console:
+    """Prints the log lines of this package where the project has no LOGGING of its own; nothing at verbosity 0."""
+
+    def __init__(self, output: Output, verbosity: int) -> None:
+        self._output = output
+        self._verbosity = verbosity
+
+    @contextmanager
+    def printing(self) -> Iterator[None]:
+        """Print until the block is left, if nothing else would."""
+        package = logging.getLogger(LOGGER)
+        if package.hasHandlers():
+            yield
+            return
+        level, handler = package.level, self._handler()
+        package.addHandler(handler)
+        package.setLevel(logging.DEBUG if self._verbosity > 1 else logging.INFO)
+        try:
+            yield
+        finally:
+            package.setLevel(level)
+            package.removeHandler(handler)
+
+    def _handler(self) -> logging.Handler:
+        if self._verbosity == 0:
+            return logging.NullHandler()
+        handler = _OutputHandler(self._output)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%H:%M:%S"))
+        return handler
+
+
+class Standalone:
+    """Runs one worker to its end and the process with it. Raises CommandError when the worker crashed."""
+
+    def __init__(self, worker: Worker, console: Console) -> None:
+        self._worker = worker
+        self._console = console
+        self._over = threading.Event()
+        self._last_resort = LastResort(lambda: hand_back(worker))
+        worker.on_signal = self._signalled
+
+    def run(self) -> None:
+        """Run until the worker ends."""
+        logs.install()
+        with self._console.printing():
+            self._tell_start()
+            try:
+                _run_in_loop(self._worker.run())
+            except ServiceCrashed as error:
+                raise CommandError(f"The worker crashed: {error.__cause__!r}") from error
+            except OSError as error:
+                raise CommandError(f"The worker cannot start: {error}") from error
+            finally:
+                self._last_resort.disarm()
+                self._over.set()
+            logger.info("The worker %s has ended", self._worker.worker_id)
+
+    def end_from_outside(self) -> None:
+        """End the run that another thread makes, at once, and wait for that."""
+        runtime = self._worker.runtime
+        if runtime is not None and not self._over.is_set():
+            self._worker.stop_from_outside()
+            self._over.wait(INTERRUPT_GRACE + 3 * SETTLE_GRACE)
+
+    def _signalled(self, count: int) -> None:
+        patience = self._worker.config.shutdown_timeout if count == 1 else 0.0
+        self._last_resort.arm(patience + LAST_RESORT_AFTER)
+
+    def _tell_start(self) -> None:
+        config, backend = self._worker.config, self._worker.backend
+        logger.info("Worker %s starts", config.worker_id)
+        logger.info("  Backend: %s (%s)", config.alias, type(backend).__name__)
+        logger.info("  Broker: %s", backend.location)
+        logger.info("  Concurrency: %d", config.concurrency)
+        logger.info("  Queues: %s", ", ".join(config.queue_names))
+        logger.info("  Scheduler: %s", "on" if config.run_scheduler else "off")
+
+
+def leave_threads_behind() -> None:
+    """End the process if threads are left that would keep it: those of tasks that did not stop when told to."""
+    left = [t for t in threading.enumerate() if t is not threading.current_thread() and _keeps_the_process(t)]
+    if left:
+        logger.warning("Leaving behind %s", ", ".join(thread.name for thread in left))
+        atexit._run_exitfuncs()
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+
+def _keeps_the_process(thread: threading.Thread) -> bool:
+    return not thread.daemon or thread.name.startswith("vtasks-slot")
+
+
+def hand_back(worker: Worker) -> None:
+    """Hand back what a worker has, without its event loop: what is finished is settled, the rest goes to its queue."""
+    runtime = worker.runtime
+    if runtime is None:
+        return
+    runtime.attempts.return_rest()
+    settlements = runtime.settler.take_all()
+    if settlements:
+        asyncio.run(_settle(worker.backend.new_worker_store(), settlements))
+
+
+async def _settle(store: Any, settlements: list[Settlement]) -> None:
+    try:
+        async with asyncio.timeout(2.0):
+            await store.open()
+            await store.exchange(settlements, None)
+    finally:
+        await store.close()
+
+
+def _run_in_loop(main: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(main)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory

@@ -1,0 +1,78 @@
+"""What surrounds a run: the loop watch, health for the outside, metrics; each only if it is asked for."""
+
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from ..conf import WorkerConfig
+from ..events import Emitter
+from .health import Health
+from .loopwatch import LoopWatch
+
+logger = logging.getLogger("django_vtasks.worker")
+
+
+class Surroundings:
+    """Started when entered, in the event loop's thread; gone when left."""
+
+    def __init__(self, config: WorkerConfig, health: Health, emitter: Emitter) -> None:
+        self._config = config
+        self._health = health
+        self._emitter = emitter
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        config = self._config
+        with ExitStack() as stack:
+            if config.loop_block_threshold > 0:
+                watch = LoopWatch(config.loop_block_threshold, self._emitter)
+                watch.start()
+                stack.callback(watch.stop)
+            if config.health_check_file:
+                stack.callback(self._start_file(config.health_check_file))
+            if config.health_port is not None:
+                stack.callback(self._start_server(config.health_port))
+            if config.metrics_port is not None:
+                self._serve_metrics(config.metrics_port, stack)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _start_file(self, path: str) -> Callable[[], None]:
+        from .probes import HealthFile
+
+        file = HealthFile(path, self._health)
+        file.start()
+        return file.stop
+
+    def _start_server(self, port: int) -> Callable[[], None]:
+        from .. import metrics
+        from .probes import HealthServer
+
+        metrics.install()
+        server = HealthServer(port, self._health, metrics.exposition)
+        logger.info("Health on port %d: /livez, /readyz, /metrics", server.start())
+        return server.stop
+
+    def _serve_metrics(self, port: int, stack: ExitStack) -> None:
+        from .. import metrics
+
+        if not metrics.HAS_METRICS:
+            logger.error("No metrics on port %d: pip install 'django-vtasks[metrics]'", port)
+            return
+        metrics.install()
+        server, _ = metrics.start_http_server(port)
+        stack.callback(_shut_later, server.shutdown)
+        logger.info("Metrics on port %d", port)
+
+
+def _shut_later(shutdown: Callable[[], None]) -> None:
+    import threading
+
+    threading.Thread(target=shutdown, name="vtasks-metrics-end", daemon=True).start()
