@@ -139,7 +139,7 @@ class ValkeyClientStore:
         known = getattr(self._callers, "caller", None)
         if known is None or known[0] != os.getpid():
             known = self._callers.caller = (os.getpid(), Caller(new_name()))
-        return known[1]  # type: ignore[no-any-return]
+        return known[1]
 
     def _side(self) -> LoopSide:
         loop = asyncio.get_running_loop()

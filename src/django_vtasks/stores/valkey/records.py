@@ -48,8 +48,24 @@ def read_record(reply: Sequence[Any]) -> JobRecord | None:
     if record is None:
         return None
     if record[:1] == FINISHED:
-        return _finished(record, _progress(told), float(now))
+        return ended_record(record, _progress(told), float(now))
     return _waiting(record, _progress(told), float(owner) if place == b"scheduled" else None)
+
+
+def ended_record(record: bytes, progress: Progress | None, now: float) -> JobRecord | None:
+    """The record of an ended job; None when its result was to be kept until before now."""
+    payload = unpack(record[1:])
+    ended = payload.pop("ended")
+    if ended["until"] <= now:
+        return None
+    state = JobState(ended["state"])
+    return JobRecord(
+        job=from_payload(payload),
+        state=state,
+        finished_at=ended["finished_at"],
+        value=orjson.dumps(ended["value"]) if state is JobState.SUCCEEDED else None,
+        progress=progress,
+    )
 
 
 def letter_record(letter: DeadLetter, progress: Progress | None = None) -> JobRecord:
@@ -90,24 +106,9 @@ def _waiting(record: bytes, progress: Progress | None, due: float | None) -> Job
     return JobRecord(job=evolve_job(job, run_after=due), state=JobState.SCHEDULED, progress=progress)
 
 
-def _finished(record: bytes, progress: Progress | None, now: float) -> JobRecord | None:
-    payload = unpack(record[1:])
-    ended = payload.pop("ended")
-    if ended["until"] <= now:
-        return None
-    state = JobState(ended["state"])
-    return JobRecord(
-        job=from_payload(payload),
-        state=state,
-        finished_at=ended["finished_at"],
-        value=orjson.dumps(ended["value"]) if state is JobState.SUCCEEDED else None,
-        progress=progress,
-    )
-
-
 def is_over(record: bytes, now: float) -> bool:
     """Whether the record is of an ended job whose result was to be kept until before now."""
-    return record[:1] == FINISHED and unpack(record[1:])["ended"]["until"] <= now  # type: ignore[no-any-return]
+    return record[:1] == FINISHED and unpack(record[1:])["ended"]["until"] <= now
 
 
 # --- progress ----------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class ValkeyWorkerStore:
         """See `WorkerStore.progress`."""
         nonce, field = split_token(lease.token)
         words = (progress_text(progress), b"" if metadata is None else orjson.dumps(metadata))
-        args = (lease.owner, field, nonce, lease.job_id, PROGRESS_KEPT, *words)
+        args: tuple[Part, ...] = (lease.owner, field, nonce, lease.job_id, PROGRESS_KEPT, *words)
         if not await self._client.send(call("progress", self._now(), *args)):
             return False
         self._told.add(lease.token)
@@ -117,7 +117,7 @@ class ValkeyWorkerStore:
         promoted = 0
         while True:
             room = min(limit - promoted, 500)
-            args = (owner, room, len(self._queues), *self._queues)
+            args: tuple[Part, ...] = (owner, room, len(self._queues), *self._queues)
             paused, cancelled, wait, due = yield call("pulse", self._now(), *args)
             if due:
                 promoted += yield _promotion(due, self._now())
@@ -143,7 +143,7 @@ class ValkeyWorkerStore:
     async def announce(self, info: WorkerInfo) -> None:
         """See `WorkerStore.announce`."""
         text = orjson.dumps(asdict(info))
-        args = (info.incarnation, info.worker_id, 30_000, text, len(info.queues), *info.queues)
+        args: tuple[Part, ...] = (info.incarnation, info.worker_id, 30_000, text, len(info.queues), *info.queues)
         await self._client.send(call("announce", self._now(), *args))
 
     async def hold(self, role: str, owner: str, seconds: float) -> bool:

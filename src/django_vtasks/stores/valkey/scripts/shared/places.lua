@@ -40,15 +40,15 @@ local function settle_priority(queue, priority)
   end
 end
 
--- Take a payload out of wherever it waits; false when it does not wait.
+-- Take a payload out of wherever it waits, looking from the front; false when it does not wait.
 local function withdraw(queue, priority, payload)
   if call('ZREM', P .. 'sched:' .. queue, payload) + call('ZREM', P .. 'schedh:' .. queue, payload) > 0 then
     return true
   end
-  if call('LREM', ready_key(queue, priority), 1, payload) > 0 then
+  if call('LREM', ready_key(queue, priority), -1, payload) > 0 then
     settle_priority(queue, priority)
     return true
   end
   -- A 3.2 worker promotes a delayed job of any priority into q:<queue>.
-  return priority ~= '0' and call('LREM', P .. 'q:' .. queue, 1, payload) > 0
+  return priority ~= '0' and call('LREM', P .. 'q:' .. queue, -1, payload) > 0
 end

@@ -1,0 +1,211 @@
+"""What operators hold."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import batched
+from typing import Any
+
+from ...jobs.codec import decode, decode_letter, encode, encode_letter
+from ...jobs.errors import CodecError
+from ...jobs.model import DeadLetter, Job, JobRecord, JobState, evolve_job
+from ..base import (
+    MAX_AHEAD,
+    Added,
+    AddStatus,
+    JobFilter,
+    LetterGroup,
+    Page,
+    QueueCounts,
+    Redrive,
+    Standing,
+    WorkerInfo,
+)
+from . import overview, upkeep
+from .admission import QueueNames, added, admission_args, entry, read_answers
+from .connection import link_of
+from .keys import Keys, check_queue
+from .listing import Listed, Listing, matches
+from .options import ValkeyOptions
+from .records import is_tracked, read_record, waiting_parts
+from .requests import Command, Part, Request, call
+from .sync_client import SyncClient
+
+CHUNK = 100
+"""Jobs changed by one script call."""
+
+
+class ValkeyAdminStore:
+    """Look, redrive, delete, pause; see `AdminStore` for each method."""
+
+    def __init__(self, options: ValkeyOptions) -> None:
+        self._options = options
+        self._keys = Keys(options.prefix)
+        self._client = SyncClient(link_of(options))
+        self._names = QueueNames()
+        self._listing = Listing(self._keys, self._ask, self._now)
+
+    def _now(self) -> Part:
+        clock = self._options.clock
+        return repr(clock()) if clock else ""
+
+    def _ask(self, request: Request) -> Any:
+        return self._client.send(request)
+
+    def _call(self, name: str, *args: Part) -> Any:
+        return self._client.send(call(name, self._now(), *args))
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._client.close()
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    def counts(self) -> list[QueueCounts]:
+        """See `AdminStore.counts`."""
+        return overview.counts(self._keys, self._ask, self._now)
+
+    def page(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
+        """See `AdminStore.page`."""
+        found: list[JobRecord] = []
+        for position, listed in self._meant(which, int(after) if after else 0):
+            if len(found) == limit:
+                return Page(records=tuple(found), next_cursor=str(position))
+            found.append(listed.record)
+        return Page(records=tuple(found))
+
+    def _meant(self, which: JobFilter, start: int = 0) -> Iterator[tuple[int, Listed]]:
+        queues = [which.queue] if which.queue else overview.queue_names(self._keys, self._ask)
+        for position, listed in enumerate(self._listing.jobs(which.state, queues, start), start):
+            if listed is not None and matches(listed.record, which):
+                yield position, listed
+
+    def standing(self, job_id: str) -> Standing | None:
+        """See `AdminStore.standing`."""
+        reply = self._call("get", job_id)
+        record = read_record(reply)
+        if record is None:
+            return None
+        job = record.job
+        raw = waiting_parts(reply[1])[1] if record.state is JobState.READY else b""
+        owner = record.running.worker_id if record.running else ""
+        key = job.unique.key if job.unique else ""
+        told = self._call("standing", job_id, job.queue, job.priority, raw, key, owner, MAX_AHEAD)
+        return overview.standing(record, float(reply[0]), told)
+
+    def letter_groups(self, limit: int = 100) -> list[LetterGroup]:
+        """See `AdminStore.letter_groups`."""
+        return overview.letter_groups(self._listing.letters())[:limit]
+
+    def workers(self) -> list[WorkerInfo]:
+        """See `AdminStore.workers`."""
+        return overview.workers(self._keys, self._ask, self._now)
+
+    def recorded_slots(self, entries: Sequence[str]) -> Mapping[str, float]:
+        """See `AdminStore.recorded_slots`."""
+        return self._client.run(upkeep.last_slots(self._keys, entries))
+
+    # --- dead letters --------------------------------------------------------------------------------------------
+
+    def redrive(self, ids: Sequence[str], changes: Redrive) -> list[Added]:
+        """See `AdminStore.redrive`."""
+        letters = self._letters_of(ids)
+        return [self._redrive(letters.get(letter_id), changes, position) for position, letter_id in enumerate(ids)]
+
+    def _letters_of(self, ids: Sequence[str]) -> dict[str, bytes]:
+        """The payloads of letters; those that a 3.2 worker buried are found by looking at every one."""
+        if not ids:
+            return {}
+        known = self._ask(Command(("HMGET", self._keys.named("letters"), *ids)))
+        found = {letter_id: raw for letter_id, raw in zip(ids, known, strict=True) if raw}
+        missing = set(ids) - found.keys()
+        for raw in self._listing.letters() if missing else ():
+            letter_id = decode_letter(raw).id
+            if letter_id in missing:
+                found.setdefault(letter_id, raw)
+        return found
+
+    def _redrive(self, raw: bytes | None, changes: Redrive, position: int) -> Added:
+        nobody = Added(status=AddStatus.DUPLICATE, job_id=None)
+        job = _job_of(decode_letter(raw)) if raw else None
+        if raw is None or job is None:
+            return nobody
+        at = float(self._call("clock"))
+        new = changes.applied(job, new_id=os.urandom(16).hex(), at=at, position=position)
+        text = self._call("redrive", raw, *admission_args([entry(new)], self._names))
+        return nobody if text is None else added(new, read_answers(text).get(0))
+
+    def restore(self, letters: Sequence[DeadLetter]) -> int:
+        """See `AdminStore.restore`."""
+        restored = 0
+        for chunk in batched(letters, CHUNK):
+            parts = [part for letter in chunk for part in (letter.id, encode_letter(letter))]
+            restored += self._call("restore", self._options.dead_letter_cap, len(chunk), *parts)
+        return restored
+
+    # --- waiting jobs --------------------------------------------------------------------------------------------
+
+    def hasten(self, ids: Sequence[str]) -> int:
+        """See `AdminStore.hasten`."""
+        wanted, hastened = set(ids), 0
+        for job_id in ids:
+            reply = self._call("get", job_id)
+            record = read_record(reply)
+            if record is not None:
+                wanted.discard(job_id)
+                if record.state is JobState.SCHEDULED:
+                    hastened += self._hasten(record.job, waiting_parts(reply[1])[1])
+        # Jobs without a record are found by looking at every scheduled one.
+        which = JobFilter(state=JobState.SCHEDULED, ids=tuple(wanted))
+        for _, listed in list(self._meant(which)) if wanted else ():
+            hastened += self._hasten(listed.record.job, listed.raw)
+        return hastened
+
+    def _hasten(self, job: Job, raw: bytes) -> int:
+        ready = encode(evolve_job(job, run_after=None))
+        job_id = job.id if is_tracked(job) else ""
+        return int(self._call("hasten", job_id, job.queue, job.priority, raw, ready))
+
+    def delete(self, which: JobFilter, limit: int = 1000) -> int:
+        """See `AdminStore.delete`."""
+        if which.state is JobState.LEASED:
+            return 0
+        waiting = which.state in (JobState.READY, JobState.SCHEDULED)
+        meant = [listed for _, listed in zip(range(limit), (item for _, item in self._meant(which)), strict=False)]
+        removed = 0
+        for chunk in batched(meant, CHUNK):
+            parts = [part for listed in chunk for part in (_waiting(listed) if waiting else _ended(listed))]
+            removed += self._call("discard" if waiting else "forget", len(chunk), *parts)
+        return removed
+
+    def level_priorities(self) -> int:
+        """Move ready jobs of priorities other than 0 to where a 3.2 worker finds them, in order; returns how many."""
+        moved = 0
+        for queue in overview.queue_names(self._keys, self._ask):
+            while count := self._call("level", queue, 500):
+                moved += count
+        return moved
+
+    def pause(self, queue: str) -> None:
+        """See `AdminStore.pause`."""
+        self._ask(Command(("SADD", self._keys.named("paused"), check_queue(queue))))
+
+    def resume(self, queue: str) -> None:
+        """See `AdminStore.resume`."""
+        self._ask(Command(("SREM", self._keys.named("paused"), queue)))
+        self._ask(Command(("LPUSH", self._keys.wake(queue), "1")))
+
+
+def _job_of(letter: DeadLetter) -> Job | None:
+    try:
+        return letter.job or decode(letter.raw, fallback_id=letter.id, fallback_queue=letter.queue)
+    except CodecError:
+        return None
+
+
+def _waiting(listed: Listed) -> Sequence[Part]:
+    job = listed.record.job
+    return job.id, job.queue, job.priority, listed.raw, job.unique.key if job.unique else ""
+
+
+def _ended(listed: Listed) -> Sequence[Part]:
+    return listed.record.job.id, listed.raw if listed.record.letter else b""

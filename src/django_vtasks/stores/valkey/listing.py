@@ -1,0 +1,135 @@
+"""Jobs of one state in their natural order, read piece by piece."""
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import batched
+from typing import Any
+
+import orjson
+
+from ...jobs.codec import decode, decode_letter
+from ...jobs.errors import CodecError
+from ...jobs.model import Job, JobRecord, JobState, evolve_job
+from ..base import JobFilter
+from .keys import Keys
+from .records import FINISHED, ended_record, leased_record, letter_record
+from .requests import Command, Part, Request, call
+
+PIECE = 200
+"""Entries read in one call."""
+
+type Ask = Callable[[Request], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One job of a listing, and the bytes by which it is found again where it is."""
+
+    record: JobRecord
+    raw: bytes
+
+
+class Listing:
+    """Reads the jobs of an alias. `ask` sends one request, `now` gives the first argument of every script."""
+
+    def __init__(self, keys: Keys, ask: Ask, now: Callable[[], Part]) -> None:
+        self._keys = keys
+        self._ask = ask
+        self._now = now
+
+    def jobs(self, state: JobState, queues: Sequence[str], start: int) -> Iterator[Listed | None]:
+        """Everything in a state from position `start` on; None for a place whose job has vanished."""
+        match state:
+            case JobState.READY:
+                return self._ready(queues, start)
+            case JobState.SCHEDULED:
+                return _from(self._scheduled(queues), start)
+            case JobState.LEASED:
+                return _from(iter(self._leased()), start)
+            case JobState.DEAD:
+                return self._dead(start)
+            case JobState.SUCCEEDED | JobState.DISCARDED:
+                return self._finished(state, start)
+
+    def _ready(self, queues: Sequence[str], start: int) -> Iterator[Listed]:
+        lines = self._ask(call("lines", self._now(), len(queues), *queues))
+        for queue, key, length in batched(lines, 3):
+            for offset in range(start, length, PIECE):
+                for raw in self._ask(Command(("LRANGE", key, -offset - PIECE, -offset - 1)))[::-1]:
+                    yield Listed(JobRecord(job=_job(raw, queue.decode()), state=JobState.READY), raw)
+            start = max(0, start - length)
+
+    def _scheduled(self, queues: Sequence[str]) -> Iterator[Listed]:
+        sources = [self._due(queue, name) for queue in queues for name in ("sched", "schedh")]
+        for due, raw, queue in heapq.merge(*sources):
+            job = evolve_job(_job(raw, queue), run_after=due)
+            yield Listed(JobRecord(job=job, state=JobState.SCHEDULED), raw)
+
+    def _due(self, queue: str, name: str) -> Iterator[tuple[float, bytes, str]]:
+        key, start = self._keys.named(f"{name}:{queue}"), 0
+        while found := self._ask(Command(("ZRANGE", key, start, start + PIECE - 1, "WITHSCORES"))):
+            yield from ((float(due), raw, queue) for raw, due in batched(found, 2))
+            start += PIECE
+
+    def _leased(self) -> list[Listed]:
+        found: list[Listed] = []
+        for owner in self._ask(Command(("ZRANGE", self._keys.named("leases"), 0, -1))):
+            values = self._ask(Command(("HVALS", self._keys.inflight(owner.decode()))))
+            found.extend(Listed(leased_record(owner, value, {}), value) for value in values)
+        return sorted(found, key=_start)
+
+    def _dead(self, start: int) -> Iterator[Listed]:
+        for raw in self.letters(start):
+            yield Listed(letter_record(decode_letter(raw)), raw)
+
+    def letters(self, start: int = 0) -> Iterator[bytes]:
+        """The payloads of dead letters, newest first."""
+        while found := self._ask(Command(("LRANGE", self._keys.failed(), start, start + PIECE - 1))):
+            yield from found
+            start += PIECE
+
+    def _finished(self, state: JobState, start: int) -> Iterator[Listed | None]:
+        now = float(self._ask(call("clock", self._now())))
+        while ids := self._ask(Command(("LRANGE", self._keys.named("finished"), start, start + PIECE - 1))):
+            for record in self._ask(Command(("MGET", *[self._keys.job(job_id.decode()) for job_id in ids]))):
+                found = ended_record(record, None, now) if record and record[:1] == FINISHED else None
+                yield Listed(found, record) if found and found.state is state else None
+            start += PIECE
+
+
+def _from(jobs: Iterator[Listed], start: int) -> Iterator[Listed]:
+    for position, job in enumerate(jobs):
+        if position >= start:
+            yield job
+
+
+def _start(listed: Listed) -> float:
+    return listed.record.running.started_at if listed.record.running else 0.0
+
+
+def _job(raw: bytes, queue: str) -> Job:
+    try:
+        return decode(raw, fallback_queue=queue)
+    except CodecError:
+        return Job(id="", func="", queue=queue)
+
+
+# --- which jobs are meant ----------------------------------------------------------------------------------------
+
+
+def matches(record: JobRecord, which: JobFilter) -> bool:
+    """Whether a job is among those meant."""
+    job, letter = record.job, record.letter
+    return (
+        (not which.ids or job.id in which.ids)
+        and which.queue in (None, job.queue)
+        and which.func in (None, job.func)
+        and which.fingerprint in (None, letter.failure.fingerprint if letter else "")
+        and which.reason in (None, letter.reason.value if letter else None)
+        and (which.text is None or which.text in _searchable(job))
+    )
+
+
+def _searchable(job: Job) -> str:
+    return " ".join((job.id, job.func, orjson.dumps([job.args, job.kwargs]).decode()))

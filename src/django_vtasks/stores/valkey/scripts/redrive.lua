@@ -1,0 +1,15 @@
+-- Enqueue a dead letter again: remove it and add its new job.
+--
+-- ARGV: now, letter, destinations and jobs (see admit.lua).
+-- Returns: nil when the letter is not there, else text as add.lua does; with text the letter stays.
+--
+-- include: places, records, letters, unique, admit
+local now, letter = clock(), arg()
+if call('HEXISTS', P .. 'letter_ids', redis.sha1hex(letter)) == 0 and not call('LPOS', P .. 'q:failed', letter) then
+  return nil
+end
+local text = admit_all(now)
+if text == '' then
+  unearth(letter)
+end
+return text
