@@ -1,0 +1,1 @@
+"""The demo: upload a picture, and a worker makes thumbnails of it."""
