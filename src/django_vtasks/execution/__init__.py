@@ -1,0 +1,1 @@
+"""Runs attempts: a claim goes in, an outcome comes out. Knows no store."""

@@ -1,0 +1,311 @@
+"""An attempt under way: its phases, how it is stopped, and how its end is told exactly once."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..events import AttemptEnded, ThreadAbandoned
+from ..exceptions import JobCancelled, JobTimedOut, QueueError
+from ..jobs.model import Claim, Job
+from ..jobs.outcomes import Abandonment, Outcome, Raised, Untouched
+from ..jobs.transitions import Decision, decide
+from .announcements import running_record
+from .conduct import announce_outside, drive
+from .endings import Case, Stop, stop_error
+from .environment import AnyResult, Done, Environment
+from .failures import describe
+from .registry import RunnableTask
+
+if TYPE_CHECKING:
+    from .contexts import ContextSlot
+
+logger = logging.getLogger(__name__)
+
+type Ending = tuple[Claim, Outcome, Decision]
+
+_STOP_CLASSES: Mapping[Stop, type[JobCancelled | JobTimedOut]] = {
+    Stop.CANCEL: JobCancelled,
+    Stop.TIMEOUT: JobTimedOut,
+    Stop.SHUTDOWN: JobCancelled,
+}
+
+
+class Attempt:
+    """The attempt of one claim, or of all members of a batch group.
+
+    It waits, runs, and has ended. Whoever takes it to the last phase makes its outcome, be that the function's own end
+    or a stop from outside; a late end of an abandoned function changes nothing. `done` is told on the loop, once.
+    """
+
+    # Most attempts need none of these, so they cost nothing until they are set.
+    is_async: bool = False
+    task: asyncio.Task[None] | None = None
+    slot: "ContextSlot | None" = None
+    stop: Stop | None = None
+    endings: Sequence[Ending] = ()
+    ended_at: float = 0.0
+    executed: bool = True
+    """Whether the function was called, if the attempt is over."""
+    _timer: asyncio.TimerHandle | None = None
+    _results: dict[str, AnyResult] | None = None
+
+    runnable: RunnableTask
+    """What is run; absent in an attempt that is refused."""
+
+    def __init__(self, env: Environment, claims: Sequence[Claim], path: str, done: Done) -> None:
+        self.env = env
+        self.claims = claims
+        self.path = path
+        self.started_monotonic = time.monotonic()
+        self._done: Done | None = done
+        # Whoever takes the only item out begins or ends the attempt; taking it is one step, in any thread.
+        self._beginning = [True]
+        self._ending = [True]
+
+    # -- what kinds of attempts differ in -----------------------------------------------------------------------------
+
+    def call(self) -> Any:
+        """Call the function: its value, or the coroutine of an async one."""
+        raise NotImplementedError
+
+    def returned(self, value: Any) -> Sequence[Outcome]:
+        """The outcome of every claim when the function returned. Raises TypeError for what is not JSON."""
+        raise NotImplementedError
+
+    def names(self) -> dict[str, Any]:
+        """`task_id`, `task_ids` and `name`, as signals and contexts get them."""
+        raise NotImplementedError
+
+    def arguments(self) -> dict[str, Any]:
+        """`args` and `kwargs`, as signals get them."""
+        raise NotImplementedError
+
+    def call_alone(self, claim: Claim, job: Job) -> Any:
+        """Call the function for one member of a group."""
+        raise NotImplementedError
+
+    def ended_alone(self, claim: Claim, value: Any, error: BaseException | None) -> None:
+        """A member was run alone, and returned or raised."""
+        raise NotImplementedError
+
+    def is_tried_alone(self, error: BaseException) -> bool:  # noqa: ARG002 - batches look at it
+        """Whether the members of a group that raised are run again, each alone."""
+        return False
+
+    def current(self, claim: Claim) -> Claim:
+        """The claim, its job as it is by now."""
+        return claim
+
+    # -- outcomes -----------------------------------------------------------------------------------------------------
+
+    def raised(self, error: BaseException) -> Sequence[Outcome]:
+        """The outcome of every claim when the function raised."""
+        case = Case(error, self.runnable)
+        return [case.outcome(job, partial(self.result_of, claim)) for claim, job in self.jobs()]
+
+    def stopped(self, told: BaseException, how: Abandonment = Abandonment.STOPPED) -> Sequence[Outcome]:
+        """The outcome of every claim when the function was stopped from outside; `told` stands for the stop."""
+        case = Case(told, self.runnable)
+        stop = self.stop or Stop.SHUTDOWN
+        return [case.stopped(stop, how, job, partial(self.result_of, claim)) for claim, job in self.jobs()]
+
+    def jobs(self) -> Iterator[tuple[Claim, Job]]:
+        """Every claim with its job."""
+        for claim in self.claims:
+            if claim.job is not None:
+                yield claim, claim.job
+
+    def result_of(self, claim: Claim) -> AnyResult:
+        """The TaskResult of a claim's job while it runs; made once."""
+        if self._results is None:
+            self._results = {}
+        result = self._results.get(claim.lease.token)
+        if result is None:
+            assert claim.job is not None  # noqa: S101 - an attempt has claims with jobs only
+            result = self.env.options.result_from(running_record(claim, claim.job))
+            self._results[claim.lease.token] = result
+        return result
+
+    # -- phases -------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> bool:
+        """The function is about to be called; False when the attempt ended before."""
+        try:
+            return self._beginning.pop()
+        except IndexError:
+            return False
+
+    def end(self) -> bool:
+        """Take the attempt to its end; False when somebody did already, and makes its outcome."""
+        try:
+            return self._ending.pop()
+        except IndexError:
+            return False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended."""
+        return not self._ending
+
+    @property
+    def runs(self) -> bool:
+        """Whether the function was called and has not ended."""
+        return not self._beginning and bool(self._ending)
+
+    def now(self) -> float:
+        """Epoch seconds by the store's clock."""
+        return self.claims[0].started_at + time.monotonic() - self.started_monotonic
+
+    def settle(self, outcomes: Sequence[Outcome]) -> None:
+        """Decide what becomes of every claim, and say so. Follows a successful `end`."""
+        self.ended_at = ended_at = self.now()
+        options = self.env.options
+        policy_of = options.policy_of
+        self.endings = [
+            (claim, outcome, decide(self.current(claim), outcome, policy_of(claim), ended_at))
+            for claim, outcome in zip(self.claims, outcomes, strict=True)
+        ]
+        if options.emitter.wanted(AttemptEnded):
+            self._emit_ended()
+
+    def report(self) -> None:
+        """Tell `done`, on the loop; does nothing the second time. Never raises."""
+        done, self._done = self._done, None
+        if done is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self.endings:
+            self._settle_unended()
+        for claim, outcome, decision in self.endings:
+            try:
+                done(claim, outcome, self.ended_at, decision)
+            except Exception:
+                logger.exception("The end of the job %s could not be taken", claim.lease.job_id)
+
+    def _emit_ended(self) -> None:
+        duration = self.ended_at - self.claims[0].started_at
+        for claim, outcome, decision in self.endings:
+            if type(outcome) is not Untouched:
+                event = AttemptEnded(
+                    claim=claim, worker_id=claim.lease.owner, outcome=outcome, decision=decision, duration=duration
+                )
+                self.env.options.emitter.emit(event)
+
+    def _settle_unended(self) -> None:
+        """Nobody made the outcome: the loop was torn down before the function began, or this package broke."""
+        untouched = self.begin()
+        self.end()
+        try:
+            if not untouched:
+                broken = QueueError("the attempt broke outside of the task; the worker's log has the traceback")
+                outcomes: Sequence[Outcome] = [Raised(failure=describe(broken, self.path))] * len(self.claims)
+            else:
+                outcomes = [Untouched()] * len(self.claims)
+            self.settle(outcomes)
+        except Exception:
+            logger.exception("Nothing could be decided about an attempt of %s", self.path)
+
+    # -- called when the code is through ------------------------------------------------------------------------------
+
+    def task_done(self, task: asyncio.Task[None]) -> None:
+        """The task of a coroutine is over."""
+        if self.slot is not None:
+            self.env.contexts.give_back(self.slot)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("An attempt of %s broke", self.path, exc_info=task.exception())
+        self.report()
+
+    def run(self) -> None:
+        """Run a sync function, in a slot thread."""
+        drive(self, self.env.send_in_thread)
+
+    def ended(self) -> None:
+        """The slot thread is through."""
+        self.report()
+
+    # -- stopping, on the loop ----------------------------------------------------------------------------------------
+
+    def cancel(self) -> None:
+        """Stop it because somebody cancelled the job, or because the job is somebody else's by now."""
+        self._stop(Stop.CANCEL)
+
+    def interrupt(self) -> None:
+        """Stop it because the worker goes away: a coroutine is cancelled, a thread is waited for no longer."""
+        self._stop(Stop.SHUTDOWN)
+
+    def limit(self, seconds: float) -> None:
+        """Stop it when it runs longer."""
+        self._timer = self.env.loop.call_later(seconds, self._stop, Stop.TIMEOUT)
+
+    @property
+    def told_to_stop(self) -> type[JobCancelled | JobTimedOut] | None:
+        """The class of exception that says why the function is to stop; None when it is not."""
+        return None if self.stop is None else _STOP_CLASSES[self.stop]
+
+    def _stop(self, stop: Stop) -> None:
+        if self._done is None or (not self._ending and stop is not Stop.SHUTDOWN):
+            return
+        if self.stop is None:
+            self.stop = stop
+        elif stop is not Stop.SHUTDOWN:
+            return
+        if self._drop():
+            return
+        if self.task is not None:
+            self.task.cancel()
+            self._wait_for_end()
+        elif stop is Stop.SHUTDOWN:
+            self._give_up()
+        else:
+            self._wait_for_end()
+
+    def _drop(self) -> bool:
+        """End an attempt whose function was not called yet."""
+        if not self.begin():
+            return False
+        self.executed = False
+        self.end()
+        if self.stop is Stop.SHUTDOWN:
+            self.settle([Untouched()] * len(self.claims))
+            announce_outside(self, None)
+        else:
+            self._end_from_outside(Abandonment.STOPPED)
+        return True
+
+    def _wait_for_end(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.env.loop.call_later(self.env.options.grace, self._give_up)
+
+    def _give_up(self) -> None:
+        in_thread = self.task is None and self.stop is not Stop.SHUTDOWN
+        if in_thread and self.env.threads.abandoned >= self.env.options.max_abandoned_threads:
+            self._wait_for_end()
+        elif self.end():
+            if in_thread:
+                self._abandon_thread()
+            self._end_from_outside(Abandonment.ABANDONED)
+        elif self.endings:
+            # The function ended long ago, and a receiver of its signals holds it up.
+            self.report()
+
+    def _abandon_thread(self) -> None:
+        self.env.threads.abandon(self)
+        for claim in self.claims:
+            self.env.options.emitter.emit(ThreadAbandoned(claim=claim, total=self.env.threads.abandoned))
+
+    def refuse(self, outcome: Outcome, error: BaseException) -> None:
+        """End it before it begins."""
+        if self.begin() and self.end():
+            self.executed = False
+            self.settle([outcome] * len(self.claims))
+            announce_outside(self, error)
+
+    def _end_from_outside(self, how: Abandonment) -> None:
+        told = stop_error(self.stop or Stop.SHUTDOWN, self.runnable)
+        self.settle(self.stopped(told, how))
+        announce_outside(self, told)

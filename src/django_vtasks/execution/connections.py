@@ -1,0 +1,130 @@
+"""Database connections of slots: noticed when they are opened, cleaned between attempts.
+
+A slot is where one attempt at a time runs: a thread for sync functions, a context for coroutines, whose ORM calls use
+one thread of the slot's own. Only a slot that has a connection pays for its hygiene.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+logger = logging.getLogger(__name__)
+
+IDLE_SECONDS = 5.0
+"""A connection that rested longer is tested before it is used again: servers, proxies and poolers cut resting ones."""
+
+
+class Slot:
+    """Knows whether connections were opened in it and since when they rest (monotonic seconds)."""
+
+    __slots__ = ("connected", "rests_since")
+
+    def __init__(self) -> None:
+        self.connected = False
+        self.rests_since = 0.0
+
+    def is_doubtful(self) -> bool:
+        """Whether its connections rested so long that they may be dead."""
+        return self.connected and time.monotonic() - self.rests_since > IDLE_SECONDS
+
+    def tidied(self, *, still_connected: bool) -> None:
+        """The hygiene is over."""
+        self.connected = still_connected
+        self.rests_since = time.monotonic()
+
+
+current_slot: ContextVar[Slot | None] = ContextVar("django_vtasks_slot", default=None)
+
+
+def watch() -> None:
+    """Have slots notice their connections; calling it again changes nothing."""
+    connection_created.connect(_notice, weak=False, dispatch_uid="django_vtasks.execution")
+
+
+def _notice(**_kwargs: Any) -> None:
+    slot = current_slot.get()
+    if slot is not None:
+        slot.connected = True
+
+
+def tidy() -> bool:
+    """After an attempt, in the slot's thread: no transaction, query log or broken connection is left for the next.
+
+    Returns whether a connection is still open.
+    """
+    return _each(_leave_clean)
+
+
+def check() -> bool:
+    """Before an attempt on connections that rested long, in the slot's thread: dead ones are closed.
+
+    Returns whether a connection is still open.
+    """
+    return _each(_close_if_dead)
+
+
+def close_all() -> bool:
+    """Close every connection of this thread; returns False, for none is open then."""
+    return _each(_close)
+
+
+def _each(clean: Callable[[BaseDatabaseWrapper], None]) -> bool:
+    still_open = False
+    for connection in connections.all(initialized_only=True):
+        try:
+            clean(connection)
+        except Exception:
+            logger.warning("The connection %r of a finished task could not be cleaned", connection, exc_info=True)
+            _discard(connection)
+        still_open = still_open or connection.connection is not None
+    return still_open
+
+
+def _leave_clean(connection: BaseDatabaseWrapper) -> None:
+    if connection.in_atomic_block or connection.closed_in_transaction:
+        _close(connection)
+    else:
+        connection.close_if_unusable_or_obsolete()
+        if connection.connection is not None:
+            # Ends a transaction begun behind Django's back; costs nothing on drivers that know there is none.
+            connection.rollback()
+    connection.queries_log.clear()
+
+
+def _close_if_dead(connection: BaseDatabaseWrapper) -> None:
+    connection.close_if_unusable_or_obsolete()
+    if connection.connection is not None and not connection.is_usable():
+        _close(connection)
+
+
+def _close(connection: BaseDatabaseWrapper) -> None:
+    # Inside an atomic block Django keeps a closed connection for the block's end, which never comes here.
+    _forget_transaction(connection)
+    try:
+        connection.close()
+        if connection.connection is not None:
+            # An in-memory SQLite database is never closed, since it would vanish.
+            connection.rollback()
+            connection.set_autocommit(connection.settings_dict["AUTOCOMMIT"])
+    except Exception:
+        _discard(connection)
+
+
+def _discard(connection: BaseDatabaseWrapper) -> None:
+    _forget_transaction(connection)
+    connection.connection = None
+
+
+def _forget_transaction(connection: BaseDatabaseWrapper) -> None:
+    connection.in_atomic_block = False
+    connection.closed_in_transaction = False
+    connection.needs_rollback = False
+    connection.savepoint_ids = []
+    connection.atomic_blocks = []
+    connection.run_on_commit = []

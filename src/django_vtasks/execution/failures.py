@@ -1,0 +1,92 @@
+"""An exception as a `Failure`: text that every store can keep, whatever the exception does."""
+
+import hashlib
+import traceback
+from types import TracebackType
+
+from ..jobs.model import Failure
+
+MESSAGE_LIMIT = 8 * 1024
+TRACEBACK_LIMIT = 64 * 1024
+"""Characters kept of a message and of a traceback: the beginning and the end, which names the exception."""
+
+FINGERPRINT_LIMIT = 200
+
+_OURS = __name__.rpartition(".")[0] + "."
+
+
+def describe(error: BaseException, func: str) -> Failure:
+    """The failure of a task at path `func`. Never raises.
+
+    The traceback begins in the task; the fingerprint is that of (task, exception class, raising line).
+    """
+    frames = _of_the_task(error.__traceback__)
+    path = class_path(error)
+    return Failure(
+        exception_class=clean(path),
+        message=shorten(clean(_message(error)), MESSAGE_LIMIT),
+        traceback=shorten(clean(_traceback(error, frames, path)), TRACEBACK_LIMIT),
+        fingerprint=_fingerprint(func, path, frames),
+    )
+
+
+def class_path(error: BaseException) -> str:
+    """The dotted path of an exception's class."""
+    kind = type(error)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def clean(text: str) -> str:
+    """The text without what stores refuse: NUL and lone surrogates become escapes."""
+    if "\x00" in text:
+        text = text.replace("\x00", "\\x00")
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def shorten(text: str, limit: int) -> str:
+    """At most about `limit` characters: all of the text, or its two ends."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[... {len(text) - 2 * half} characters left out ...]\n{text[-half:]}"
+
+
+def _of_the_task(frames: TracebackType | None) -> TracebackType | None:
+    while frames is not None and frames.tb_next is not None:
+        if not frames.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+            break
+        frames = frames.tb_next
+    return frames
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as refusal:
+        return f"<str() of the exception raised {type(refusal).__name__}>"
+
+
+def _traceback(error: BaseException, frames: TracebackType | None, path: str) -> str:
+    try:
+        return "".join(traceback.format_exception(type(error), error, frames))
+    except Exception as refusal:
+        return f"<the traceback cannot be printed: {type(refusal).__name__}>\n{path}"
+
+
+def _fingerprint(func: str, path: str, frames: TracebackType | None) -> str:
+    text = clean(f"{func}:{path}{_raising_line(frames)}")
+    if len(text) <= FINGERPRINT_LIMIT:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return f"{text[: FINGERPRINT_LIMIT - 17]}:{digest}"
+
+
+def _raising_line(frames: TracebackType | None) -> str:
+    if frames is None:
+        return ""
+    while frames.tb_next is not None:
+        frames = frames.tb_next
+    module = frames.tb_frame.f_globals.get("__name__", "?")
+    return f":{module}:{frames.tb_lineno}"
