@@ -2,7 +2,7 @@
 
 The first fifteen fields are those of the 3.2 line, in its order, so that its workers run what is written here and
 what its producers write is run here. What that line does not know travels in one more field, `ext`, absent when
-empty. Fields unknown here are kept in `Job.extra` and written back.
+empty. Fields unknown here are kept in `Job.extra` and written back. `id` is always the last field.
 """
 
 from .letters import decode_letter, encode_letter

@@ -81,6 +81,9 @@ def to_payload(job: Job) -> dict[str, Any]:
     extension = _extension(job)
     if extension:
         payload["ext"] = payload.get("ext", _NOTHING) | extension
+    if extension or job.extra:
+        # `id` stays the last field, where a store finds it without reading the rest.
+        payload["id"] = payload.pop("id")
     return payload
 
 
