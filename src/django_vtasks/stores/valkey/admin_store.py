@@ -188,6 +188,7 @@ class ValkeyAdminStore:
     def pause(self, queue: str) -> None:
         """See `AdminStore.pause`."""
         self._ask(Command(("SADD", self._keys.named("paused"), check_queue(queue))))
+        self._ask(Command(("DEL", self._keys.wake(queue))))
 
     def resume(self, queue: str) -> None:
         """See `AdminStore.resume`."""

@@ -21,7 +21,7 @@ def is_tracked(job: Job) -> bool:
 
 def finished_record(finish: Finish) -> bytes:
     """The record of a job that succeeded or was discarded."""
-    value = orjson.Fragment(finish.value) if finish.state is JobState.SUCCEEDED else None
+    value = finish.value.decode() if finish.state is JobState.SUCCEEDED else None
     return _ended(finish.job, finish.state, finish.finished_at, finish.result_ttl, value)
 
 
@@ -31,7 +31,7 @@ def dead_record(letter: DeadLetter, result_ttl: float) -> bytes:
     return _ended(job, JobState.DEAD, letter.failed_at, result_ttl, None)
 
 
-def _ended(job: Job, state: JobState, at: float, result_ttl: float, value: Any) -> bytes:
+def _ended(job: Job, state: JobState, at: float, result_ttl: float, value: str | None) -> bytes:
     payload = to_payload(job)
     payload["ended"] = {"state": state.value, "finished_at": at, "until": at + result_ttl, "value": value}
     return FINISHED + pack(payload)
@@ -63,7 +63,7 @@ def ended_record(record: bytes, progress: Progress | None, now: float) -> JobRec
         job=from_payload(payload),
         state=state,
         finished_at=ended["finished_at"],
-        value=orjson.dumps(ended["value"]) if state is JobState.SUCCEEDED else None,
+        value=ended["value"].encode() if state is JobState.SUCCEEDED else None,
         progress=progress,
     )
 

@@ -50,26 +50,23 @@ class Rounds:
 
     def exchange(
         self, settlements: Sequence[Settlement], request: ClaimRequest | None, nonce: str, told: Container[str]
-    ) -> Plan[tuple[Exchange, Sequence[bytes]]]:
-        """Settle, then claim; also returns the paused queues.
-
-        `nonce` goes into the tokens of the new claims, `told` are tokens with a progress.
-        """
+    ) -> Plan[Exchange]:
+        """Settle, then claim. `nonce` goes into the tokens of the new claims, `told` are tokens with a progress."""
         written = Written()
         groups = _groups(settlements)
         mine = groups.pop((request.owner, False), None) if request else None
         for group in groups.values():
             yield from self._settle(group, told, written)
         if request is None:
-            return written.with_claims(()), ()
+            return written.with_claims(())
         items = mine.items if mine else []
         if len(items) > CHUNK:
             yield from self._settle(Group(request.owner, reclaim=False, items=items[:-CHUNK]), told, written)
             items = items[-CHUNK:]
         args = (*settlement_args(items, told), *_wanted(request))
-        now, positions, evicted, paused, parts = yield self._round(request.owner, nonce, args)
+        now, positions, evicted, parts = yield self._round(request.owner, nonce, args)
         written.note(items, positions, evicted)
-        return written.with_claims(tuple(new_claims(request.owner, nonce, float(now), parts))), paused
+        return written.with_claims(tuple(new_claims(request.owner, nonce, float(now), parts)))
 
     def _settle(self, group: Group, told: Container[str], written: Written) -> Plan[None]:
         if group.owner.startswith(ADOPTED):

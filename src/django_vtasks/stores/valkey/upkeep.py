@@ -1,5 +1,6 @@
 """Cleaning and the schedule, as plans."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from ...jobs.codec import decode_letter
@@ -80,9 +81,10 @@ def last_slots(keys: Keys, entries: Sequence[str]) -> Plan[Mapping[str, float]]:
 
 def _slot(text: bytes | None) -> float | None:
     try:
-        return float(text) if text else None
+        slot = float(text) if text else None
     except ValueError:
         return None
+    return slot if slot is not None and math.isfinite(slot) else None
 
 
 def fire(now: Part, firing: Firing, names: QueueNames) -> Plan[Added | None]:

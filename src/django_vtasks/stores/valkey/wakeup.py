@@ -7,7 +7,7 @@ from typing import Any
 from .async_client import AsyncClient
 from .keys import Keys
 from .locate import Link
-from .requests import Command
+from .requests import Command, call
 
 MARGIN = 2.0
 """Seconds beyond the block after which a server that does not answer counts as gone."""
@@ -29,7 +29,7 @@ class Wakeup:
         deadline = loop.time() + timeout
         look = Command(("EXISTS", *map(self._keys.ready, queues), *map(self._keys.priorities, queues)))
         while True:
-            if await client.send(look):
+            if await client.send(look) and await client.send(call("ready", "", len(queues), *queues)):
                 return True
             left = deadline - loop.time()
             if left <= 0:

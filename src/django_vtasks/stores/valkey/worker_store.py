@@ -43,7 +43,6 @@ class ValkeyWorkerStore:
         self._rounds = Rounds(self._now, options.dead_letter_cap)
         self._nonces = (f"{os.urandom(4).hex()}.{number:x}" for number in itertools.count())
         self._told: set[str] = set()
-        self._paused: frozenset[str] = frozenset()
         self._names = QueueNames()
         self._queues: tuple[str, ...] = ()
 
@@ -66,9 +65,8 @@ class ValkeyWorkerStore:
     async def exchange(self, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Exchange:
         """See `WorkerStore.exchange`."""
         plan = self._rounds.exchange(settlements, request, next(self._nonces), self._told)
-        result, paused = await self._client.run(plan)
+        result = await self._client.run(plan)
         self._told.difference_update([item.claim.lease.token for item in settlements] if self._told else ())
-        self._paused = frozenset(queue.decode() for queue in paused) if paused else frozenset()
         started = [claim for claim in result.claims if _frees_its_key(claim)]
         if started:
             await self._client.send(_key_release(started, self._now()))
@@ -77,8 +75,7 @@ class ValkeyWorkerStore:
     async def wait_for_jobs(self, queues: Sequence[str], timeout: float) -> bool:
         """See `WorkerStore.wait_for_jobs`."""
         self._queues = tuple(queues)
-        open_ones = [queue for queue in queues if queue not in self._paused]
-        return await self._wakeup.wait(self._client, open_ones or list(queues), timeout)
+        return await self._wakeup.wait(self._client, queues, timeout)
 
     async def held(self, owner: str) -> tuple[Claim, ...]:
         """See `WorkerStore.held`."""
@@ -109,9 +106,7 @@ class ValkeyWorkerStore:
 
     async def pulse(self, owner: str, limit: int) -> Pulse:
         """See `WorkerStore.pulse`."""
-        pulse = await self._client.run(self._pulse(owner, limit))
-        self._paused = pulse.paused
-        return pulse
+        return await self._client.run(self._pulse(owner, limit))
 
     def _pulse(self, owner: str, limit: int) -> Plan[Pulse]:
         promoted = 0

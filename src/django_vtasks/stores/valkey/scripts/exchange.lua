@@ -3,7 +3,7 @@
 -- ARGV: now, owner, nonce of the claims, dead-letter cap,
 --       number of settlements, their fields, their nonces, their decisions (see settle.lua),
 --       limit (0 claims nothing), number of queues, name and slots of each.
--- Returns: now, refused positions, letters evicted, paused queues, claims; the claims are
+-- Returns: now, refused positions, letters evicted, claims; the claims are
 -- name and count of each queue followed by field and payload of each claim.
 --
 -- include: places, records, leases, letters, unique, settle
@@ -15,15 +15,14 @@ flush_settled(cap)
 
 local limit, queues = number(), number()
 if limit == 0 or queues == 0 then
-  return { now, refused, evicted, {}, {} }
+  return { now, refused, evicted, {} }
 end
 if not lives(owner, now) then
-  return { now, refused, evicted, {}, {} }
+  return { now, refused, evicted, {} }
 end
 
 local paused = {}
-local paused_list = call('SMEMBERS', P .. 'paused')
-for _, queue in ipairs(paused_list) do
+for _, queue in ipairs(call('SMEMBERS', P .. 'paused')) do
   paused[queue] = true
 end
 
@@ -86,7 +85,7 @@ for _ = 1, queues do
   end
 end
 if #payloads == 0 then
-  return { now, refused, evicted, paused_list, {} }
+  return { now, refused, evicted, {} }
 end
 
 -- A field that is taken (the same bytes were pushed twice) or that the payload does not tell gets a number.
@@ -121,4 +120,4 @@ for _, part in ipairs(reply) do
   end
   done = done + part[2]
 end
-return { now, refused, evicted, paused_list, claims }
+return { now, refused, evicted, claims }

@@ -6,8 +6,12 @@
 -- include: places, records, unique, admit
 local now = clock()
 local key, expected, slot = P .. 'scheduler:vtasks_last_run:' .. arg(), arg(), arg()
--- Unreadable text counts as never, as in the 3.2 line.
-if tonumber(call('GET', key) or '') ~= tonumber(expected) then
+local last = tonumber(call('GET', key) or '')
+-- Text that is no finite number counts as never, as in the 3.2 line.
+if last and (last ~= last or last - last ~= 0) then
+  last = nil
+end
+if last ~= tonumber(expected) then
   return nil
 end
 call('SET', key, slot)
