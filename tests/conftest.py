@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.support import databases
 from tests.support.servers import (
@@ -15,6 +17,11 @@ from tests.support.servers import (
     ValkeyServer,
     start_or_skip,
 )
+
+# The same examples on every run in CI; no deadlines, since the machine is shared.
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile("local", deadline=None, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 VENDORS = [
     pytest.param("sqlite"),

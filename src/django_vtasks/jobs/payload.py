@@ -176,7 +176,7 @@ def _extended(extension: Mapping[str, Any]) -> tuple[Any, ...]:
     return (
         whole(extension, "starts"),
         whole(extension, "failures"),
-        tuple([attempt_from_json(item) for item in extension.get("attempts") or ()]),
+        _attempts(extension),
         number(extension, "result_ttl"),
         moment(extension, "expires_at"),
         optional_text(extension, "retry_of"),
@@ -184,6 +184,12 @@ def _extended(extension: Mapping[str, Any]) -> tuple[Any, ...]:
         mapping(extension, "metadata"),
         {key: str(value) for key, value in mapping(extension, "trace").items()},
     )
+
+
+def _attempts(extension: Mapping[str, Any]) -> tuple[Attempt, ...]:
+    if "attempts" not in extension:
+        return ()
+    return tuple([attempt_from_json(item) for item in container(extension, "attempts", list)])
 
 
 def _limit_to_json(limit: JobLimit) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """When to try again: the retry rule of a task, as a value. Chance comes in as a number, so nothing here is random."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -74,7 +73,7 @@ def clamp_delay(value: object) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"a delay must be a number of seconds or None, not {type(value).__name__}")
-    if math.isnan(value):
+    if value != value:  # noqa: PLR0124 - only NaN is; math.isnan overflows on large whole numbers
         raise ValueError("a delay must be a number of seconds or None, not NaN")
     return float(min(max(value, 0), MAX_DELAY))
 

@@ -22,11 +22,11 @@ class TestSettle:
         job = await store.add(args=["x"])
         claim = await store.claim_one()
         await store.advance(2)
-        await store.succeed(claim, b'{"answer": 42}')
+        await store.succeed(claim, b'{"answer":42}')
         record = await store.get(job)
         assert (record.state, record.value, record.finished_at) == (
             "succeeded",
-            b'{"answer": 42}',
+            b'{"answer":42}',
             about(store.clock()),
         )
         assert (record.job.func, record.job.args, record.running) == (job.func, ["x"], None)
