@@ -37,7 +37,7 @@ if TYPE_CHECKING or django.VERSION >= (6, 0):
     LOGGER_NAME = "django.tasks"
 else:
     try:
-        import django_tasks  # noqa: F401
+        import django_tasks.checks  # noqa: F401 - registers the check of all backends
     except ImportError as error:
         raise ImportError(
             "On Django 5.2 the Tasks framework is a package of its own: pip install 'django-vtasks[backport]'"

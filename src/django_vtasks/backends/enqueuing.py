@@ -1,7 +1,7 @@
 """The one path from validated calls to a store: at once or at the commit, sync and async, one call or many."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -46,8 +46,11 @@ class Enqueuer:
     def run(self, entries: Sequence[Entry]) -> list[Result | None]:
         """Store the entries, or see to it that it is done at the commit; one result per entry, in order."""
         waiting = self._deferred(entries)
-        results = [self._answer(pair) for pair in self._added(_without(entries, waiting))]
-        self._announce(results)
+        pairs: list[Pair] = []
+        self._add(_without(entries, waiting), pairs)
+        results = [self._answer(entry, answer) for entry, answer in pairs]
+        if is_heard(task_enqueued):
+            self._announce(results)
         return _merged(entries, waiting, results)
 
     async def arun(self, entries: Sequence[Entry]) -> list[Result | None]:
@@ -55,8 +58,11 @@ class Enqueuer:
         waiting = self._deferred(entries)
         if not waiting and not self._backend.client_store.transactional and called_from_sync():
             waiting = await sync_to_async(self._deferred)(entries)
-        results = [await self._aanswer(pair) async for pair in self._aadded(_without(entries, waiting))]
-        await self._aannounce(results)
+        pairs: list[Pair] = []
+        await self._aadd(_without(entries, waiting), pairs)
+        results = [await self._aanswer(entry, answer) for entry, answer in pairs]
+        if is_heard(task_enqueued):
+            await self._aannounce(results)
         return _merged(entries, waiting, results)
 
     # --- waiting for the commit
@@ -82,20 +88,26 @@ class Enqueuer:
         """The commit hook. The results are in the caller's hands already, so duplicates are told to them."""
         pairs: list[Pair] = []
         try:
-            pairs.extend(self._added(entries))
+            self._add(entries, pairs)
         except Exception as error:
             report_lost(self._backend.alias, entries[len(pairs) :], error)
             if self._backend.raises_at_commit:
                 raise
+        finally:
+            self._tell_committed(pairs)
+
+    def _tell_committed(self, pairs: Sequence[Pair]) -> None:
         for entry, answer in pairs:
             if answer.status is not AddStatus.ADDED:
                 object.__setattr__(entry.result, "is_duplicate", True)
                 object.__setattr__(entry.result, "duplicate_of", answer.job_id)
-        self._announce([entry.result for entry, answer in pairs if answer.status is AddStatus.ADDED])
+        if is_heard(task_enqueued):
+            self._announce([entry.result for entry, answer in pairs if answer.status is AddStatus.ADDED])
 
     # --- the store
 
-    def _added(self, entries: Sequence[Entry]) -> Iterator[Pair]:
+    def _add(self, entries: Sequence[Entry], pairs: list[Pair]) -> None:
+        """Add the entries in chunks; what is stored is in `pairs`, also when a later chunk raises."""
         for start in range(0, len(entries), CHUNK):
             chunk = entries[start : start + CHUNK]
             try:
@@ -103,9 +115,11 @@ class Enqueuer:
             except Exception as error:
                 _note_progress(error, start, len(entries))
                 raise
-            yield from self._told(chunk, answers)
+            pairs.extend(zip(chunk, answers, strict=True))
+            self._tell(chunk, answers)
 
-    async def _aadded(self, entries: Sequence[Entry]) -> Any:
+    async def _aadd(self, entries: Sequence[Entry], pairs: list[Pair]) -> None:
+        """As `_add`."""
         for start in range(0, len(entries), CHUNK):
             chunk = entries[start : start + CHUNK]
             try:
@@ -113,20 +127,17 @@ class Enqueuer:
             except Exception as error:
                 _note_progress(error, start, len(entries))
                 raise
-            for pair in self._told(chunk, answers):
-                yield pair
+            pairs.extend(zip(chunk, answers, strict=True))
+            self._tell(chunk, answers)
 
-    def _told(self, entries: Sequence[Entry], answers: Sequence[Added]) -> Iterable[Pair]:
-        pairs = list(zip(entries, answers, strict=True))
+    def _tell(self, entries: Sequence[Entry], answers: Sequence[Added]) -> None:
         if events.wanted(JobAdded):
-            for entry, answer in pairs:
+            for entry, answer in zip(entries, answers, strict=True):
                 events.emit(_event(self._backend.alias, entry.job, answer))
-        return pairs
 
     # --- what the caller gets
 
-    def _answer(self, pair: Pair) -> Result | None:
-        entry, answer = pair
+    def _answer(self, entry: Entry, answer: Added) -> Result | None:
         if answer.status is AddStatus.ADDED:
             return entry.result
         if answer.job_id is None or not _wants_survivor(entry, answer):
@@ -136,8 +147,7 @@ class Enqueuer:
         except TaskResultDoesNotExist:
             return _stand_in(entry, answer)
 
-    async def _aanswer(self, pair: Pair) -> Result | None:
-        entry, answer = pair
+    async def _aanswer(self, entry: Entry, answer: Added) -> Result | None:
         if answer.status is AddStatus.ADDED:
             return entry.result
         if answer.job_id is None or not _wants_survivor(entry, answer):
@@ -150,15 +160,11 @@ class Enqueuer:
     # --- the framework's signal
 
     def _announce(self, results: Sequence[Result | None]) -> None:
-        if not is_heard(task_enqueued):
-            return
         for result in results:
             if result is not None and not result.is_duplicate:
                 task_enqueued.send_robust(sender=type(self._backend), task_result=result)
 
     async def _aannounce(self, results: Sequence[Result | None]) -> None:
-        if not is_heard(task_enqueued):
-            return
         for result in results:
             if result is not None and not result.is_duplicate:
                 await task_enqueued.asend_robust(sender=type(self._backend), task_result=result)

@@ -98,7 +98,7 @@ class Attempt:
         """Epoch seconds."""
         return clock()
 
-    def report(self, progress: Progress | None, metadata: Mapping[str, Any] | None) -> None:
+    def say(self, progress: Progress | None, metadata: Mapping[str, Any] | None) -> None:
         """Show what the task says of itself."""
         if progress is not None:
             object.__setattr__(self.result, "progress", progress)

@@ -54,7 +54,7 @@ def _with_moment(task: AnyTask) -> AnyTask:
 class CallShape:
     """Which arguments a function takes, for a quick comparison with a call's."""
 
-    __slots__ = ("_any_names", "_at_most", "_names", "_positional", "_required")
+    __slots__ = ("_any_names", "_at_most", "_counts", "_names", "_positional", "_required")
 
     def __init__(self, task: AnyTask) -> None:
         # Without following wrappers: a decorator may take other arguments than the function inside it.
@@ -69,9 +69,15 @@ class CallShape:
         self._names = frozenset(p.name for p in named)
         self._any_names = any(p.kind is kinds.VAR_KEYWORD for p in parameters)
         self._required = frozenset(p.name for p in (*positional, *named) if p.default is kinds.empty)
+        self._counts = frozenset(count for count in range(16) if self._fits(count, frozenset()))
 
-    def fits(self, count: int, names: Any) -> bool:
-        """Whether `count` positional arguments and these keywords can be passed."""
+    def fits(self, args: Any, kwargs: Any) -> bool:
+        """Whether the function can be called like this."""
+        if not kwargs and len(args) in self._counts:
+            return True
+        return self._fits(len(args), kwargs.keys())
+
+    def _fits(self, count: int, names: Any) -> bool:
         if self._at_most is not None and count > self._at_most:
             return False
         given = self._positional[:count]
@@ -84,7 +90,7 @@ class CallShape:
 
 def check_call(task: AnyTask, shape: CallShape, args: Any, kwargs: Any) -> None:
     """Raise the TypeError that calling the function would raise."""
-    if shape.fits(len(args), kwargs.keys()):
+    if shape.fits(args, kwargs):
         return
     leading = (None,) if task.takes_context else ()
     try:

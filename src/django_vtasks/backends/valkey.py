@@ -1,18 +1,27 @@
 """Jobs in Valkey or Redis."""
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
+from django.conf import settings as django_settings
+from django.core.checks import CheckMessage
 from django.core.exceptions import ImproperlyConfigured
 
-from ..conf import settings
+from ..conf import default_result_ttl, settings
 from ..stores.base import AdminStore, ClientStore, WorkerStore
 from .base import VTasksBaseBackend
 from .sharing import shared
 
+if TYPE_CHECKING:
+    from ..stores.valkey.store import ValkeyOptions
+
 
 class ValkeyTaskBackend(VTasksBaseBackend):
-    """Enqueues when the caller's transaction commits. OPTIONS: `cache_alias` or `BROKER_URL`, `CLUSTER_MODE`,
-    `PREFIX`, `BLOCKING_TIMEOUT`, `DLQ_CAP`."""
+    """Enqueues when the caller's transaction commits.
+
+    OPTIONS: `cache_alias` or `BROKER_URL`, `CLUSTER_MODE`, `PREFIX`, `BLOCKING_TIMEOUT`, `CONNECT_TIMEOUT`,
+    `SOCKET_TIMEOUT` (seconds), `DLQ_CAP`, `RAISE_AT_COMMIT`.
+    """
 
     requires_scheduled_promotion = True
     default_result_ttl = 600.0
@@ -54,6 +63,12 @@ class ValkeyTaskBackend(VTasksBaseBackend):
         """Seconds that a worker waits for jobs in one call."""
         return float(self.options.get("BLOCKING_TIMEOUT", 1.0))
 
+    def check_store(self) -> list[CheckMessage]:
+        """What the store needs."""
+        from .checking import check_valkey
+
+        return check_valkey(self)
+
     def _make_client_store(self) -> ClientStore:
         from ..stores.valkey.store import ValkeyClientStore
 
@@ -64,11 +79,41 @@ class ValkeyTaskBackend(VTasksBaseBackend):
 
         return ValkeyAdminStore(self._store_options())
 
-    def _store_options(self) -> Any:
+    def _store_options(self) -> "ValkeyOptions":
         from ..stores.valkey.store import ValkeyOptions
 
-        if not self.options.get("cache_alias") and not self.options.get("BROKER_URL"):
-            raise ImproperlyConfigured(
-                f"TASKS[{self.alias!r}]['OPTIONS'] needs 'cache_alias' (an alias of CACHES) or 'BROKER_URL'."
-            )
-        return ValkeyOptions(prefix=self.prefix, dead_letter_cap=self.dlq_cap)
+        options = self.options
+        timeouts: dict[str, Any] = {
+            "connect_timeout": options.get("CONNECT_TIMEOUT"),
+            "read_timeout": options.get("SOCKET_TIMEOUT"),
+        }
+        given: dict[str, Any] = {name: float(value) for name, value in timeouts.items() if value is not None}
+        return ValkeyOptions(
+            urls=_urls(options.get("BROKER_URL")),
+            cache=self._cache_entry(),
+            cluster=bool(options.get("CLUSTER_MODE", False)),
+            prefix=self.prefix,
+            dead_letter_cap=self.dlq_cap,
+            result_ttl=default_result_ttl(self.alias),
+            blocking_timeout=self.blocking_timeout,
+            **given,
+        )
+
+    def _cache_entry(self) -> Mapping[str, Any] | None:
+        alias = self.options.get("cache_alias")
+        where = f"TASKS[{self.alias!r}]['OPTIONS']"
+        if alias is None:
+            if not self.options.get("BROKER_URL"):
+                raise ImproperlyConfigured(f"{where} needs 'cache_alias' (an alias of CACHES) or 'BROKER_URL'.")
+            return None
+        entry: Mapping[str, Any] | None = django_settings.CACHES.get(alias)
+        if entry is None:
+            raise ImproperlyConfigured(f"{where}['cache_alias'] is {alias!r}, which CACHES does not have.")
+        return entry
+
+
+def _urls(value: Any) -> tuple[str, ...]:
+    """`BROKER_URL` as a tuple: one URL, or several with commas between them or in a list."""
+    if isinstance(value, str):
+        return tuple(part.strip() for part in value.split(",") if part.strip())
+    return tuple(value or ())

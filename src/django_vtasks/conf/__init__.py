@@ -13,7 +13,15 @@ from .queues import (
     resolve_queue_config,
 )
 from .schedule import CRON, INTERVAL, SCHEDULE_ENTRY_KEYS, classify_schedule
-from .worker import WorkerConfig, default_result_ttl, dlq_cap, retention_of, retry_defaults, worker_name
+from .worker import (
+    WorkerConfig,
+    default_result_ttl,
+    dlq_cap,
+    retention_of,
+    retry_defaults,
+    settings_problems,
+    worker_name,
+)
 
 vtasks_settings = settings
 
@@ -41,6 +49,7 @@ __all__ = [
     "retention_of",
     "retry_defaults",
     "settings",
+    "settings_problems",
     "vtasks_settings",
     "worker_name",
 ]

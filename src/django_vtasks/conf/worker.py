@@ -69,6 +69,18 @@ class WorkerConfig:
         return config
 
 
+def settings_problems() -> list[str]:
+    """Everything that is wrong with the settings, as sentences; none for an alias that does not exist."""
+    problems = Problems()
+    alias = settings.VTASKS_BACKEND
+    if alias not in task_backends.settings:
+        return [f"VTASKS_BACKEND is {alias!r}, which TASKS does not have."]
+    _Reading(alias, {}, problems).config()
+    problems.number("VTASKS_MAX_RESCUES", settings.VTASKS_MAX_RESCUES, WHOLE)
+    problems.number("VTASKS_MAX_JOB_BYTES", settings.VTASKS_MAX_JOB_BYTES, COUNT)
+    return problems.found
+
+
 def worker_name() -> str:
     """The default worker id: host name and process id."""
     return f"{socket.gethostname()}-{os.getpid()}"

