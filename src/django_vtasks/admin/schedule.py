@@ -9,8 +9,9 @@ from django.views.decorators.http import require_POST
 from .. import models
 from ..framework import InvalidTask
 from ..jobs.errors import QueueError
-from ..operating.agenda import Planned, agenda_of, run_now
+from ..operating.agenda import agenda_of, run_now
 from ..operating.aliases import Alias, aliases
+from ..scheduling.overview import EntryView, Standing
 from ..stores.base import AddStatus
 from . import links
 from .base import StorePage, View, chosen_alias, record, tell_problem
@@ -36,11 +37,10 @@ class SchedulePage(StorePage):
             context["problem"] = "TASKS has no such alias that keeps its jobs in a store."
             return self.show(request, "schedule", "Schedule", **context)
         try:
-            agenda = agenda_of(alias)
+            rows = [_row(alias, view) for view in agenda_of(alias)]
         except QueueError as error:
             return self.show(request, "schedule", "Schedule", problem=str(error), **context)
-        rows = [_row(alias, planned) for planned in agenda.planned]
-        return self.show(request, "schedule", "Schedule", rows=rows, problems=agenda.problems, **context)
+        return self.show(request, "schedule", "Schedule", rows=rows, **context)
 
     def run(self, request: HttpRequest) -> HttpResponse:
         """Enqueue the job of an entry now."""
@@ -67,12 +67,16 @@ class SchedulePage(StorePage):
         return back
 
 
-def _row(alias: Alias, planned: Planned) -> dict[str, Any]:
-    module, _, name = planned.entry.task.rpartition(".")
+_LEVELS = {Standing.WAITING: "success", Standing.NEW: "info", Standing.OVERDUE: "warning", Standing.NEVER: "error"}
+
+
+def _row(alias: Alias, view: EntryView) -> dict[str, Any]:
+    module, _, name = view.task.rpartition(".")
     return {
-        "planned": planned,
-        "entry": planned.entry,
+        "view": view,
         "name": name,
         "module": module,
-        "jobs_url": links.jobs(alias.name, state="succeeded", func=planned.entry.task),
+        "level": _LEVELS.get(view.standing, ""),
+        "runs": view.standing is not Standing.NEVER,
+        "jobs_url": links.jobs(alias.name, state="succeeded", func=view.task),
     }

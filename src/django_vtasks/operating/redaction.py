@@ -21,10 +21,12 @@ _EVERYTHING = "*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redaction:
-    """What to hide of one task: `names` by its option (`*` = all), `positions` the names of positional arguments."""
+    """What to hide of one task: `names` by its option (`*` = all), and unless told otherwise what is named like a
+    secret. `positions` are the names of positional arguments."""
 
     names: frozenset[str] = frozenset()
     positions: tuple[str, ...] = ()
+    hides_secrets: bool = True
 
     def arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         """The arguments of one call as they may be shown."""
@@ -33,15 +35,19 @@ class Redaction:
 
     def value(self, value: Any) -> Any:
         """A return value or metadata as it may be shown."""
-        return HIDDEN if _EVERYTHING in self.names else _without_secrets(value)
+        if _EVERYTHING in self.names:
+            return HIDDEN
+        return _without_secrets(value) if self.hides_secrets else value
 
     def _name_at(self, position: int) -> str:
         return self.positions[position] if position < len(self.positions) else ""
 
     def _argument(self, name: str, value: Any) -> Any:
-        if _EVERYTHING in self.names or name in self.names or SECRET.search(name):
+        if _EVERYTHING in self.names or name in self.names:
             return HIDDEN
-        return _without_secrets(value)
+        if not self.hides_secrets:
+            return value
+        return HIDDEN if SECRET.search(name) else _without_secrets(value)
 
 
 def redaction_of(job: Job) -> Redaction:

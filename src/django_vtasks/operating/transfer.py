@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import batched
-from typing import IO
 
 from ..jobs.errors import CodecError
 from ..jobs.letters import decode_letter, encode_letter
@@ -12,13 +11,10 @@ from ..stores.base import AdminStore, JobFilter
 from .bulk import CHUNK
 
 
-def export(store: AdminStore, which: JobFilter, file: IO[bytes]) -> int:
-    """Write the dead letters a filter matches, complete and not redacted; returns how many."""
-    count = 0
+def lines(store: AdminStore, which: JobFilter) -> Iterator[bytes]:
+    """The lines of a file with the dead letters a filter matches, complete and not redacted."""
     for letter in letters(store, which):
-        file.write(encode_letter(letter, compress=False) + b"\n")
-        count += 1
-    return count
+        yield encode_letter(letter, compress=False) + b"\n"
 
 
 def letters(store: AdminStore, which: JobFilter) -> Iterator[DeadLetter]:

@@ -1,0 +1,140 @@
+"""What the store says, as JSON for programs. Moments are ISO 8601 with their zone, arguments are redacted."""
+
+from typing import Any
+
+import orjson
+
+from ..jobs.model import Attempt, Failure, JobRecord
+from ..stores.base import LetterGroup
+from .explain import Reason
+from .overview import Overview, QueueView, WorkerView
+from .redaction import Redaction, redaction_of
+from .wording import iso
+
+NOTHING_HIDDEN = Redaction(hides_secrets=False)
+"""For operators who ask to see everything."""
+
+
+def overview_report(seen: Overview) -> dict[str, Any]:
+    """One alias at a glance."""
+    return {
+        "alias": seen.alias,
+        "problem": seen.problem,
+        "queues": [queue_report(queue, seen.at) for queue in seen.queues],
+        "workers": [worker_report(worker) for worker in seen.workers],
+        "findings": [
+            {"severity": finding.severity, "text": finding.text, "hint": finding.hint, "queue": finding.queue}
+            for finding in seen.findings
+        ],
+    }
+
+
+def queue_report(queue: QueueView, at: float) -> dict[str, Any]:
+    """One queue; `oldest_ready_seconds` is how long its oldest ready job waits."""
+    counts = queue.counts
+    return {
+        "queue": counts.queue,
+        "ready": counts.ready,
+        "delayed": counts.scheduled,
+        "running": counts.leased,
+        "dead": counts.dead,
+        "oldest_ready_seconds": queue.oldest_wait(at),
+        "paused": counts.paused,
+        "workers": queue.workers,
+        "slots": queue.slots,
+        "busy": queue.busy,
+    }
+
+
+def worker_report(worker: WorkerView) -> dict[str, Any]:
+    """One worker and the ids of the jobs it runs."""
+    info = worker.info
+    return {
+        "worker": info.worker_id,
+        "incarnation": info.incarnation,
+        "host": info.host,
+        "pid": info.pid,
+        "version": info.version,
+        "queues": list(info.queues),
+        "slots": info.concurrency,
+        "busy": info.running,
+        "started": iso(info.started_at),
+        "seen": iso(info.seen_at),
+        "running": [record.job.id for record in worker.running],
+    }
+
+
+def job_report(alias: str, record: JobRecord, redaction: Redaction | None = None) -> dict[str, Any]:
+    """One job with its history."""
+    job, hide = record.job, redaction or redaction_of(record.job)
+    args, kwargs = hide.arguments(job.args, job.kwargs)
+    report: dict[str, Any] = {
+        "id": job.id,
+        "alias": alias,
+        "state": record.state.value,
+        "task": job.func,
+        "args": args,
+        "kwargs": kwargs,
+        "queue": job.queue,
+        "priority": job.priority,
+        "enqueued": iso(job.enqueued_at or None),
+        "due": iso(job.run_after),
+        "attempts": [_attempt(attempt) for attempt in job.attempts],
+        "metadata": hide.value(job.metadata),
+        "retry_of": job.retry_of,
+        "finished": iso(record.finished_at),
+    }
+    if record.running:
+        report["running"] = {"worker": record.running.worker_id, "since": iso(record.running.started_at)}
+    if record.progress:
+        progress = record.progress
+        report["progress"] = {"done": progress.done, "total": progress.total, "message": progress.message}
+    if record.value is not None:
+        report["value"] = hide.value(orjson.loads(record.value))
+    if record.letter:
+        letter = record.letter
+        report["letter"] = {
+            "reason": letter.reason.value,
+            "first_failed": iso(letter.first_failed_at),
+            "failed": iso(letter.failed_at),
+            **_failure(letter.failure),
+        }
+    return report
+
+
+def group_report(group: LetterGroup) -> dict[str, Any]:
+    """Dead letters that look alike."""
+    return {
+        "fingerprint": group.fingerprint,
+        "task": group.func,
+        "class": group.exception_class,
+        "message": group.message,
+        "count": group.count,
+        "first_failed": iso(group.first_failed_at),
+        "last_failed": iso(group.last_failed_at),
+    }
+
+
+def reason_report(reason: Reason) -> dict[str, Any]:
+    """One reason why a job is not running."""
+    return {"code": reason.code, "text": reason.text, "hint": reason.hint, "jobs": list(reason.jobs)}
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "number": attempt.number,
+        "worker": attempt.worker_id,
+        "started": iso(attempt.started_at),
+        "ended": iso(attempt.ended_at),
+        "outcome": attempt.outcome.value,
+        "failure": _failure(attempt.failure) if attempt.failure else None,
+    }
+
+
+def _failure(failure: Failure) -> dict[str, Any]:
+    return {
+        "class": failure.exception_class,
+        "message": failure.message,
+        "traceback": failure.traceback,
+        "fingerprint": failure.fingerprint,
+    }
