@@ -109,8 +109,9 @@ class PeriodicService:
 
 
 async def unless_stopped(stop: asyncio.Event, seconds: float) -> None:
-    """Wait `seconds`, or until `stop` is set."""
+    """Wait `seconds`, or until `stop` is set; others have a turn in any case."""
     if seconds <= 0 or stop.is_set():
+        await asyncio.sleep(0)
         return
     try:
         async with asyncio.timeout(seconds):

@@ -96,7 +96,7 @@ class Standalone:
     def run(self) -> None:
         """Run until the worker ends."""
         logs.install()
-        with self._console.printing():
+        with logs.framework_succeeding_quietly(), self._console.printing():
             self._tell_start()
             try:
                 _run_in_loop(self._worker.run())

@@ -12,8 +12,9 @@ class Wakeup:
 
     def ring(self) -> None:
         """Wake the sleeper, or make its next sleep end at once."""
-        self._rung = True
-        self._end_sleep()
+        if not self._rung:
+            self._rung = True
+            self._end_sleep()
 
     def clear(self) -> None:
         """Forget earlier rings; call it before looking at what they may have been about."""
