@@ -24,7 +24,12 @@ def column_text(text: str, limit: int = MAX_LENGTH) -> str:
     """The text itself if a column can hold it, else its digest: no two texts become one."""
     if len(text) <= limit and "\0" not in text and not _has_surrogates(text):
         return text
-    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    return _digest(text)
+
+
+def ascii_text(text: str) -> str:
+    """As `column_text`, for columns of which nothing but equality is asked: fits into a table of any encoding."""
+    return column_text(text) if text.isascii() else _digest(text)
 
 
 def metadata_key(prefix: str, name: str) -> str:
@@ -33,8 +38,8 @@ def metadata_key(prefix: str, name: str) -> str:
 
 
 def role_key(role: str) -> str:
-    """The key of a role's metadata row."""
-    return SHARED_ROLES.get(role) or metadata_key(ROLE, role)
+    """The key of a role's metadata row; the locks of the 3.2 line are roles under their own names."""
+    return SHARED_ROLES.get(role) or (role if role in SHARED_ROLES.values() else metadata_key(ROLE, role))
 
 
 def lock_id(unique_key: str) -> str:
@@ -45,6 +50,10 @@ def lock_id(unique_key: str) -> str:
 def cleaned(text: str) -> str:
     """The text with lone surrogates written out, so that it can be encoded."""
     return text.encode("utf-8", "backslashreplace").decode() if _has_surrogates(text) else text
+
+
+def _digest(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _has_surrogates(text: str) -> bool:

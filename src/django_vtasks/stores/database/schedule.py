@@ -1,5 +1,6 @@
 """The last slot of each schedule entry: a metadata row of numeric text, as the 3.2 line keeps it."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 from ..base import Added, AddStatus, Firing
@@ -36,6 +37,7 @@ def fire(session: Session, firing: Firing) -> Added | None:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
