@@ -12,7 +12,7 @@ from ..conf import dlq_cap, queue_configs, settings
 from ..framework import AnyTask, BaseTaskBackend, TaskResultDoesNotExist
 from ..jobs.model import JobRecord
 from ..stores.base import AdminStore, CancelStatus, ClientStore, WorkerStore
-from ..tasks import VTask, check_importable, clock, new_result, prepared, result_from, to_job
+from ..tasks import TaskOptions, VTask, check_importable, clock, new_result, prepared, result_from, to_job
 from .enqueuing import Enqueuer, Entry, Result
 from .validation import CallShape, check_call, validate
 
@@ -34,6 +34,7 @@ class VTasksBaseBackend(BaseTaskBackend):
     supports_throttle = True
     requires_scheduled_promotion = False
     keeps_relative_run_after = True
+    runs_elsewhere = True
     default_result_ttl = 86_400.0
     reserved_queues: frozenset[str] = frozenset()
     known_options: frozenset[str] = frozenset(("DLQ_CAP", "RAISE_AT_COMMIT"))
@@ -41,9 +42,10 @@ class VTasksBaseBackend(BaseTaskBackend):
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         self._declared_queues = _declared_queues(params)
         self._accepted: tuple[int, set[str]] = (-1, set())
-        options = params.get("OPTIONS")
         self.params = params
-        super().__init__(alias, {**params, "QUEUES": self._declared_queues, "OPTIONS": options or {}})
+        options = params.get("OPTIONS")
+        options = options if isinstance(options, Mapping) else {}
+        super().__init__(alias, {**params, "QUEUES": self._declared_queues, "OPTIONS": options})
         self._enqueuer = Enqueuer(self)
         self.hostname = socket.gethostname()
         self.worker_id = f"{self.hostname}-{os.getpid()}"
@@ -137,16 +139,24 @@ class VTasksBaseBackend(BaseTaskBackend):
         """As `enqueue_many`."""
         return await self._enqueuer.arun([self._entry(*call) for call in map(triple, calls)])
 
-    def _entry(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Entry:
+    def check_call(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskOptions:
+        """The task's options, once it is sure that the task and its arguments can be enqueued here.
+
+        Raises InvalidTask, and TypeError for arguments that the function does not take.
+        """
         kept = prepared(task)
         if not kept.checked:
             self.validate_task(task)
-            check_importable(task)
+            if self.runs_elsewhere:
+                check_importable(task)
             kept.shape = CallShape(task)
             kept.checked = True
-        options = kept.options
-        if not options.batch:
+        if not kept.options.batch:
             check_call(task, kept.shape, args, kwargs)
+        return kept.options
+
+    def _entry(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Entry:
+        options = self.check_call(task, args, kwargs)
         job = to_job(task, args, kwargs, id=self.client_store.new_id(), now=clock())
         result = new_result(task, job, self.alias)
         return Entry(job, result, options.on_commit, options.on_duplicate == "result")

@@ -29,6 +29,7 @@ class ImmediateBackend(VTasksBaseBackend):
     supports_get_result = False
     supports_unique = False
     supports_throttle = False
+    runs_elsewhere = False
 
     def __init__(self, alias: str, params: Mapping[str, Any]) -> None:
         super().__init__(alias, params)
@@ -88,9 +89,9 @@ class ImmediateBackend(VTasksBaseBackend):
         return [await self.aenqueue(*call) for call in [triple(call) for call in calls]]
 
     def _accept(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Job, Result] | None:
-        self.validate_task(task)
+        options = self.check_call(task, args, kwargs)
         job = to_job(task, args, kwargs, id=uuid.uuid4().hex, now=clock())
-        if not self._is_batch(task.queue_name):
+        if not options.batch:
             return job, new_result(task, job, self.alias)
         call = {"func": job.func, "args": job.args, "kwargs": job.kwargs}
         self.pending_batches.setdefault(task.queue_name, []).append(call)

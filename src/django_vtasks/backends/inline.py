@@ -1,6 +1,7 @@
 """Runs one call here and now, for ImmediateBackend: the same decisions as a worker's, without a store."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from django.dispatch import Signal
@@ -11,7 +12,7 @@ from ..execution.failures import describe
 from ..execution.values import to_json
 from ..framework import AnyTask
 from ..jobs.errors import Discard, Retry, Snooze
-from ..jobs.model import Claim, Job, JobRecord, JobState, Lease, OutcomeKind, Progress, Running
+from ..jobs.model import Claim, Job, JobRecord, JobState, Lease, OutcomeKind, Progress, Running, evolve_job
 from ..jobs.outcomes import Discarded, Outcome, Raised, RetryRequested, Snoozed, Succeeded
 from ..jobs.transitions import Bury, Decision, Finish, Policy, Requeue, decide
 from ..tasks import VTaskResult, clock, options_of, show
@@ -89,8 +90,8 @@ class Attempt:
 
     def _settle(self, outcome: Outcome) -> None:
         policy = Policy(max_attempts=self._rule.max_attempts, result_ttl=1.0)
-        decision = decide(self._claim, outcome, policy, clock())
-        show(self.result, _record(decision))
+        decision = decide(replace(self._claim, job=self._job), outcome, policy, clock())
+        show(self.result, replace(_record(decision), progress=self.result.progress))
         if isinstance(decision, Requeue) and decision.outcome in AGAIN:
             self.again = decision.job
 
@@ -106,6 +107,7 @@ class Attempt:
             self._save(metadata)
 
     def _save(self, metadata: Mapping[str, Any]) -> None:
+        self._job = evolve_job(self._job, metadata=metadata)
         object.__setattr__(self.result, "metadata", metadata)
 
 

@@ -89,9 +89,15 @@ def worker_name() -> str:
 def default_result_ttl(alias: str) -> float:
     """Seconds that results of an alias are kept where neither task nor queue says: `VTASKS_RESULT_TTL`, else what its
     backend class declares (600 on Valkey, 86,400 in a database)."""
-    if settings.VTASKS_RESULT_TTL is not None:
-        return float(settings.VTASKS_RESULT_TTL)
-    return float(getattr(task_backends[alias], "default_result_ttl", 86_400.0))
+    problems = Problems()
+    ttl = _result_ttl(alias, problems)
+    problems.raise_if_any()
+    return ttl
+
+
+def _result_ttl(alias: str, problems: Problems) -> float:
+    ttl = problems.number("VTASKS_RESULT_TTL", settings.VTASKS_RESULT_TTL, SECONDS_OR_ZERO)
+    return float(getattr(task_backends[alias], "default_result_ttl", 86_400.0)) if ttl is None else ttl
 
 
 def retry_defaults(problems: Problems) -> tuple[int, Backoff]:
@@ -116,8 +122,8 @@ def retention_of(alias: str, problems: Problems) -> Retention:
 
 def dlq_cap(params: Mapping[str, Any]) -> Any:
     """The cap in a TASKS entry: at its top level as in the 3.2 line, else in its OPTIONS, else `VTASKS_DLQ_CAP`."""
-    for place in (params, params.get("OPTIONS") or {}):
-        if place.get("DLQ_CAP") is not None:
+    for place in (params, params.get("OPTIONS")):
+        if isinstance(place, Mapping) and place.get("DLQ_CAP") is not None:
             return place["DLQ_CAP"]
     return settings.VTASKS_DLQ_CAP
 
@@ -200,9 +206,8 @@ class _Reading:
         return list(queues.values())
 
     def _result_ttl(self) -> float:
-        given = self._given.get("result_ttl")
-        ttl = default_result_ttl(self._alias) if given is None else given
-        return self._problems.number("VTASKS_RESULT_TTL", ttl, SECONDS_OR_ZERO, default=0.0) or 0.0
+        given = self._problems.number("result_ttl", self._given.get("result_ttl"), SECONDS_OR_ZERO)
+        return _result_ttl(self._alias, self._problems) if given is None else given
 
     def _value(self, name: str, setting: str) -> Any:
         return self._given.get(name, getattr(settings, setting))

@@ -56,14 +56,14 @@ def _why_not_json(value: Any) -> str | None:
         return next((reason for key in value if (reason := _why_no_key(key))), None)
     if isinstance(value, list) or type(value) is tuple or dataclasses.is_dataclass(value):
         return None
-    reason = _refusal(value)
-    if reason is None:
+    refusal = _refusal(value)
+    if refusal is None:
         return None
     if isinstance(value, str):
         return "contains lone surrogates, which are not valid text"
     if isinstance(value, int):
         return f"is {value}, which does not fit into 64 bit"
-    return f"is a {type(value).__name__}, which is not JSON ({reason})"
+    return f"is a {type(value).__name__}, which is not JSON ({refusal})"
 
 
 def _why_no_key(key: Any) -> str | None:
