@@ -1,7 +1,9 @@
 """Claims out of the bytes the server has. Pure."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import batched, islice
+from typing import Any
 
 from ...jobs.codec import decode
 from ...jobs.errors import CodecError
@@ -11,15 +13,16 @@ ADOPTED = "processing:"
 """What the owner of a claim begins with that was found in the list of a dead 3.2 worker."""
 
 
-def new_claims(owner: str, nonce: str, now: float, parts: Sequence[bytes | int]) -> Iterator[Claim]:
-    """The claims in the reply of the script `exchange`: per queue its name and count, then field and payload."""
-    position = 0
-    while position < len(parts):
-        queue = parts[position].decode()  # type: ignore[union-attr]
-        end = position + 2 + 2 * parts[position + 1]  # type: ignore[operator]
-        for at in range(position + 2, end, 2):
-            yield _claim(owner, f"{nonce}:{parts[at].decode()}", parts[at + 1], queue, now)  # type: ignore[union-attr, arg-type]
-        position = end
+def new_claims(owner: str, nonce: str, now: float, counts: Sequence[Any], parts: Sequence[bytes]) -> tuple[Claim, ...]:
+    """The claims in the reply of the script `exchange`: name and count of each queue, field and payload of each."""
+    claims: list[Claim] = []
+    entries = batched(parts, 2)
+    for name, count in batched(counts, 2):
+        queue = name.decode()
+        claims += [
+            _claim(owner, f"{nonce}:{field.decode()}", raw, queue, now) for field, raw in islice(entries, count)
+        ]
+    return tuple(claims)
 
 
 def stored_claim(owner: str, field: bytes, value: bytes) -> Claim:

@@ -1,11 +1,11 @@
 """Decisions as the arguments of the scripts that write them (`scripts/shared/settle.lua`). Pure."""
 
 from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
 
 from ...jobs.codec import encode, encode_letter
 from ...jobs.model import Claim, Job, UniqueMode
 from ...jobs.transitions import Bury, Finish, Place, Requeue, Settlement
-from .claims import split_token
 from .keys import check_queue
 from .records import dead_record, finished_record, is_tracked
 from .requests import Part
@@ -26,15 +26,51 @@ def _goes_to_the_front(settlement: Settlement) -> bool:
     return isinstance(decision, Requeue) and not decision.delay and decision.place is Place.FRONT
 
 
-def settlement_args(settlements: Sequence[Settlement], told: Container[str] = ()) -> list[Part]:
-    """The number of settlements, their fields, their nonces, their decisions; `told` are tokens with a progress."""
-    tokens = [split_token(item.claim.lease.token) for item in settlements]
-    args: list[Part] = [len(tokens)]
-    args.extend([field for _, field in tokens])
-    args.extend([nonce for nonce, _ in tokens])
+@dataclass(slots=True)
+class Sorted:
+    """Settlements as `exchange.lua` takes them: simply over, leaving only a result, all others, in this order."""
+
+    over: list[Settlement] = field(default_factory=list)
+    kept: list[tuple[Settlement, Part, bytes]] = field(default_factory=list)
+    others: list[Settlement] = field(default_factory=list)
+
+    def settlements(self) -> list[Settlement]:
+        """All of them in the order in which they are sent."""
+        return [*self.over, *[kept[0] for kept in self.kept], *self.others]
+
+    def args(self, told: Container[str]) -> list[Part]:
+        """How many there are of each, their fields, their nonces, what is to be written."""
+        args: list[Part] = [len(self.over), len(self.kept), len(self.others), *claim_args(self.settlements())]
+        for _, milliseconds, record in self.kept:
+            args += (milliseconds, record)
+        for item in self.others:
+            args += decision_args(item, told)
+        return args
+
+
+def sort(settlements: Sequence[Settlement], told: Container[str]) -> Sorted:
+    """Settlements by how much is to be written; `told` are tokens with a progress."""
+    found = Sorted()
     for item in settlements:
-        args.extend(decision_args(item, told))
-    return args
+        decision, job = item.decision, item.claim.job
+        if not isinstance(decision, Finish) or job is None or job.unique is not None:
+            found.others.append(item)
+        elif decision.result_ttl:
+            if item.claim.lease.token in told or not item.claim.lease.token.endswith(job.id):
+                found.others.append(item)
+            else:
+                found.kept.append((item, _milliseconds(decision.result_ttl), finished_record(decision)))
+        elif job.result_ttl == 0:
+            found.over.append(item)
+        else:
+            found.others.append(item)
+    return found
+
+
+def claim_args(settlements: Sequence[Settlement]) -> list[Part]:
+    """The fields and the nonces of claims."""
+    tokens = [item.claim.lease.token.partition(":") for item in settlements]
+    return [*[field for _, _, field in tokens], *[f"{nonce}\n" for nonce, _, _ in tokens]]
 
 
 def decision_args(settlement: Settlement, told: Container[str] = ()) -> Sequence[Part]:
@@ -81,7 +117,7 @@ def _bury(claim: Claim, bury: Bury, told: Container[str]) -> Sequence[Part]:
 
 
 def _keep(claim: Claim, job_id: str, record: bytes, ttl: float, told: Container[str]) -> tuple[str, list[Part]]:
-    milliseconds = max(1, round(ttl * 1000))
+    milliseconds = _milliseconds(ttl)
     if claim.lease.token in told:
         return "rp", [job_id, milliseconds, record, job_id, milliseconds]
     return "r", [job_id, milliseconds, record]
@@ -102,3 +138,7 @@ def _requeue(claim: Claim, requeue: Requeue) -> Sequence[Part]:
     if requeue.delay:
         return (6, "d", job_id, queue, job.priority, requeue.delay, payload)
     return (6, "q", job_id, queue, job.priority, _COMMANDS[requeue.place], payload)
+
+
+def _milliseconds(seconds: float) -> int:
+    return max(1, round(seconds * 1000))

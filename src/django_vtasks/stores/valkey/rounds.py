@@ -3,13 +3,14 @@
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import batched
+from typing import Any
 
 from ...jobs.model import Claim
 from ...jobs.transitions import Settlement
 from ..base import ClaimRequest, Exchange
 from .claims import ADOPTED, new_claims
-from .decisions import decision_args, in_writing_order, settlement_args
-from .requests import Call, Part, Plan, call
+from .decisions import claim_args, decision_args, in_writing_order, sort
+from .requests import Part, Plan, call
 
 CHUNK = 500
 """Settlements per script call, so that the server is never held up for more than a few milliseconds."""
@@ -63,21 +64,20 @@ class Rounds:
         if len(items) > CHUNK:
             yield from self._settle(Group(request.owner, reclaim=False, items=items[:-CHUNK]), told, written)
             items = items[-CHUNK:]
-        args = (*settlement_args(items, told), *_wanted(request))
-        now, positions, evicted, parts = yield self._round(request.owner, nonce, args)
-        written.note(items, positions, evicted)
-        return written.with_claims(tuple(new_claims(request.owner, nonce, float(now), parts)))
+        now, counts, parts = yield from self._round(request.owner, items, (nonce, *_wanted(request)), told, written)
+        return written.with_claims(new_claims(request.owner, nonce, float(now), counts, parts))
 
     def _settle(self, group: Group, told: Container[str], written: Written) -> Plan[None]:
         if group.owner.startswith(ADOPTED):
             yield from self._adopt(group, written)
             return
         for chunk in batched(group.items, CHUNK):
-            args = settlement_args(chunk, told)
-            if group.reclaim:
-                positions, evicted = yield call("reclaim", self._now(), group.owner, self._cap, *args)
-            else:
-                _, positions, evicted, *_ = yield self._round(group.owner, "", (*args, 0, 0))
+            if not group.reclaim:
+                yield from self._round(group.owner, chunk, ("", 0, 0), told, written)
+                continue
+            decisions = [part for item in chunk for part in decision_args(item, told)]
+            args = (group.owner, self._cap, len(chunk), *claim_args(chunk), *decisions)
+            positions, evicted = yield call("reclaim", self._now(), *args)
             written.note(chunk, positions, evicted)
 
     def _adopt(self, group: Group, written: Written) -> Plan[None]:
@@ -87,9 +87,22 @@ class Rounds:
             done, evicted = yield call("adopt", self._now(), worker_id, self._cap, item.claim.raw, *decision)
             written.note((item,), () if done else (0,), evicted)
 
-    def _round(self, owner: str, nonce: str, args: Sequence[Part]) -> Call:
+    def _round(
+        self,
+        owner: str,
+        items: Sequence[Settlement],
+        claim: Sequence[Part],
+        told: Container[str],
+        written: Written,
+    ) -> Plan[tuple[bytes, Sequence[Any], Sequence[bytes]]]:
+        """One call of `exchange.lua`; `claim` is the nonce, then what is wanted."""
+        ordered = sort(items, told)
+        args = (owner, claim[0], self._cap, *ordered.args(told), *claim[1:])
         # Sent twice, it would claim twice, and call settlements lost that the first one wrote.
-        return call("exchange", self._now(), owner, nonce, self._cap, *args, again=False)
+        now, positions, evicted, counts, parts = yield call("exchange", self._now(), *args, again=False)
+        if positions or evicted:
+            written.note(ordered.settlements(), positions, evicted)
+        return now, counts, parts
 
 
 def _groups(settlements: Sequence[Settlement]) -> dict[tuple[str, bool], Group]:

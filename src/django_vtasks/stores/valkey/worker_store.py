@@ -98,7 +98,7 @@ class ValkeyWorkerStore:
         """See `WorkerStore.progress`."""
         nonce, field = split_token(lease.token)
         words = (progress_text(progress), b"" if metadata is None else orjson.dumps(metadata))
-        args: tuple[Part, ...] = (lease.owner, field, nonce, lease.job_id, PROGRESS_KEPT, *words)
+        args: tuple[Part, ...] = (lease.owner, field, f"{nonce}\n", lease.job_id, PROGRESS_KEPT, *words)
         if not await self._client.send(call("progress", self._now(), *args)):
             return False
         self._told.add(lease.token)

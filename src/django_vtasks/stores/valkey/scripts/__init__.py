@@ -1,4 +1,8 @@
-"""The Lua scripts, one operation per file; the parts they share are in `shared`."""
+"""The Lua scripts, one operation per file; the parts they share are in `shared`.
+
+A line `-- include: a, b` stands for those parts. A part included inside a function costs nothing until it is called,
+which matters since a script builds all its functions anew whenever it runs.
+"""
 
 import hashlib
 from functools import cache
@@ -25,13 +29,20 @@ class Script:
 @cache
 def script(name: str) -> Script:
     """The script of one operation, read once per process."""
-    body = (_FOLDER / f"{name}.lua").read_text()
-    includes = [line.removeprefix(_INCLUDE) for line in body.splitlines() if line.startswith(_INCLUDE)]
-    shared = ["base", *", ".join(includes).split(", ")] if includes else ["base"]
-    parts = [(_FOLDER / "shared" / f"{part}.lua").read_text() for part in shared]
-    return Script(name, _without_comments("\n".join([*parts, body])).encode())
+    lines = [*_part("base"), *_lines(f"{name}.lua")]
+    return Script(name, "\n".join(lines).encode())
 
 
-def _without_comments(source: str) -> str:
-    lines = (line.strip() for line in source.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("--"))
+def _part(name: str) -> list[str]:
+    return _lines(f"shared/{name}.lua")
+
+
+def _lines(file: str) -> list[str]:
+    lines: list[str] = []
+    for line in map(str.strip, (_FOLDER / file).read_text().splitlines()):
+        if line.startswith(_INCLUDE):
+            for part in line.removeprefix(_INCLUDE).split(", "):
+                lines += _part(part)
+        elif line and not line.startswith("--"):
+            lines.append(line)
+    return lines

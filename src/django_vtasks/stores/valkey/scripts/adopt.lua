@@ -13,5 +13,4 @@ if call('LREM', P .. 'processing:' .. worker, 1, payload) == 0 then
   return { 0, 0 }
 end
 write(now, field_of(payload) or '')
-flush_settled(cap)
-return { 1, evicted }
+return { 1, flush_settled(cap) }

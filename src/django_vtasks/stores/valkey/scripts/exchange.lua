@@ -1,123 +1,180 @@
 -- Settle what has finished and claim what there are free slots for.
 --
 -- ARGV: now, owner, nonce of the claims, dead-letter cap,
---       number of settlements, their fields, their nonces, their decisions (see settle.lua),
+--       number of settlements that are simply over, of those that leave only a result, and of all others;
+--       in this order the fields of all, the nonces of all (each with a newline),
+--       milliseconds and record of each that leaves a result, the decision of each other (see settle.lua);
 --       limit (0 claims nothing), number of queues, name and slots of each.
--- Returns: now, refused positions, letters evicted, claims; the claims are
--- name and count of each queue followed by field and payload of each claim.
---
--- include: places, records, leases, letters, unique, settle
+-- Returns: now, refused positions, letters evicted, name and number of claims of each queue, field and payload of each
+-- claim.
 local now = clock()
 local owner, nonce, cap = arg(), arg(), number()
+local inflight = P .. 'inflight:' .. owner
+local over, kept, others = number(), number(), number()
+local refused, evicted = {}, 0
 
-local refused = settle_all(owner, now, number())
-flush_settled(cap)
+-- The decisions that need more than a line; `standing` has what was found of each claim, false for none.
+local function settle_others(standing, fields)
+  -- include: places, records, leases, letters, unique, settle
+  for i = 1, others do
+    local after = position + 1 + ARGV[position + 1]
+    if standing[over + kept + i] then
+      write(now, ARGV[fields + over + kept + i])
+    end
+    position = after
+  end
+  evicted = flush_settled(cap)
+end
+
+local function settle()
+  local find, fields, count = string.find, position, over + kept + others
+  local standing = call('HMGET', inflight, unpack(ARGV, fields + 1, fields + count))
+  local settled, number_settled, seen = {}, 0, {}
+  for i = 1, count do
+    local field = ARGV[fields + i]
+    if standing[i] and not seen[field] and find(standing[i], ARGV[fields + count + i], 1, true) == 1 then
+      seen[field] = true
+      number_settled = number_settled + 1
+      settled[number_settled] = field
+    else
+      standing[i] = false
+      refused[#refused + 1] = i - 1
+    end
+  end
+  -- The claims are removed before anything is written, so that a full server lets the whole script through.
+  if number_settled > 0 then
+    call('HDEL', inflight, unpack(settled))
+  end
+  position = fields + 2 * count
+
+  local finished, number_finished = {}, 0
+  for i = over + 1, over + kept do
+    if standing[i] then
+      local field = ARGV[fields + i]
+      call('SET', P .. 'job:' .. field, ARGV[position + 2], 'PX', ARGV[position + 1])
+      number_finished = number_finished + 1
+      finished[number_finished] = field
+    end
+    position = position + 2
+  end
+  if number_finished > 0 then
+    call('LPUSH', P .. 'finished', unpack(finished))
+    call('LTRIM', P .. 'finished', 0, 9999)
+  end
+  if over + kept > 0 and call('EXISTS', P .. 'cancels') == 1 then
+    for i = 1, over + kept do
+      call('SREM', P .. 'cancels', standing[i] and ARGV[fields + i] or '')
+    end
+  end
+  if others > 0 then
+    settle_others(standing, fields)
+  end
+end
+
+if over + kept + others > 0 then
+  settle()
+end
 
 local limit, queues = number(), number()
 if limit == 0 or queues == 0 then
-  return { now, refused, evicted, {} }
+  return { now, refused, evicted, {}, {} }
 end
-if not lives(owner, now) then
-  return { now, refused, evicted, {} }
+local expiry = call('ZSCORE', P .. 'leases', owner)
+if not expiry or tonumber(expiry) <= tonumber(now) then
+  return { now, refused, evicted, {}, {} }
 end
 
 local paused = {}
 for _, queue in ipairs(call('SMEMBERS', P .. 'paused')) do
   paused[queue] = true
 end
-
--- Which of the wanted queues have jobs of another priority than 0.
-local indexes = {}
+local wanted, lists, indexes = position, {}, {}
 for i = 1, queues do
-  indexes[i] = P .. 'prio:' .. ARGV[position + 2 * i - 1]
+  local queue = ARGV[wanted + 2 * i - 1]
+  lists[i] = P .. 'q:' .. queue
+  indexes[i] = P .. 'prio:' .. queue
 end
 local prioritised = call('EXISTS', unpack(indexes)) > 0
+local fields, payloads, heads, count = {}, {}, {}, 0
 
-local function take(queue, priority, room, taken)
-  if room <= 0 then
-    return
+local function unusual_field(payload)
+  -- include: fields
+  return field_of(payload) or ''
+end
+
+-- Take up to `room` jobs off the front of one list; returns how many are wanted still.
+local function take(list, room, head)
+  local popped = room > 0 and call('RPOP', list, room)
+  if not popped then
+    return room
   end
-  local popped = call('RPOP', ready_key(queue, priority), room)
-  for _, payload in ipairs(popped or {}) do
-    taken[#taken + 1] = payload
+  local match = string.match
+  for i = 1, #popped do
+    local payload = popped[i]
+    count = count + 1
+    payloads[count] = payload
+    heads[count] = head
+    -- Nearly every payload ends in an id of 32 characters.
+    fields[count] = match(payload, '^"id":"([%w_-]+)"}$', -40) or unusual_field(payload)
   end
-  if not popped or #popped < room then
+  return room - #popped
+end
+
+-- As `take`, over all priorities of a queue.
+local function take_by_priority(i, room, head)
+  -- include: places
+  local queue = ARGV[wanted + 2 * i - 1]
+  local took_plain = false
+  for _, priority in ipairs(call('ZRANGE', indexes[i], 0, -1)) do
+    if tonumber(priority) < 0 and not took_plain then
+      room, took_plain = take(lists[i], room, head), true
+    end
+    room = take(ready_key(queue, priority), room, head)
     settle_priority(queue, priority)
   end
+  return took_plain and room or take(lists[i], room, head)
 end
 
-local function take_from(queue, room)
-  local taken, below = {}, {}
-  if prioritised then
-    for _, priority in ipairs(call('ZRANGE', P .. 'prio:' .. queue, 0, -1)) do
-      if tonumber(priority) > 0 then
-        take(queue, priority, room - #taken, taken)
-      else
-        below[#below + 1] = priority
+local counts, left, i = {}, limit, 1
+while i <= queues and left > 0 do
+  -- Of many queues most are empty: a block of them is passed over at once.
+  local block = math.min(i + 15, queues)
+  if queues > 8 and i % 16 == 1 and not prioritised and call('EXISTS', unpack(lists, i, block)) == 0 then
+    i = i + 16
+  else
+    local queue, room = ARGV[wanted + 2 * i - 1], math.min(tonumber(ARGV[wanted + 2 * i]), left)
+    if room > 0 and not paused[queue] then
+      local before, head = count, nonce .. '\n' .. now .. '\n' .. queue .. '\n'
+      local rest = prioritised and take_by_priority(i, room, head) or take(lists[i], room, head)
+      if count > before then
+        counts[#counts + 1] = queue
+        counts[#counts + 1] = count - before
+        left = left - (count - before)
+      end
+      -- Somebody else may have free slots for what remains.
+      if rest == 0 and call('EXISTS', lists[i], indexes[i]) > 0 and call('EXISTS', P .. 'wake:' .. queue) == 0 then
+        call('RPUSH', P .. 'wake:' .. queue, '1')
       end
     end
+    i = i + 1
   end
-  take(queue, '0', room - #taken, taken)
-  for _, priority in ipairs(below) do
-    take(queue, priority, room - #taken, taken)
-  end
-  return taken
+end
+if count == 0 then
+  return { now, refused, evicted, {}, {} }
 end
 
-local claims, payloads, from = {}, {}, {}
-local reply = {}
-for _ = 1, queues do
-  local queue, slots = arg(), number()
-  local room = math.min(slots, limit - #payloads)
-  if room > 0 and not paused[queue] then
-    local taken = take_from(queue, room)
-    if #taken > 0 then
-      reply[#reply + 1] = { queue, #taken }
-    end
-    for _, payload in ipairs(taken) do
-      payloads[#payloads + 1] = payload
-      from[#from + 1] = queue
-    end
-    -- Somebody else may have free slots for the rest.
-    if #taken == room and (call('EXISTS', P .. 'q:' .. queue, P .. 'prio:' .. queue) > 0) then
-      wake(queue)
-    end
-  end
-end
-if #payloads == 0 then
-  return { now, refused, evicted, {} }
-end
-
--- A field that is taken (the same bytes were pushed twice) or that the payload does not tell gets a number.
-local fields, seen = {}, {}
-for i, payload in ipairs(payloads) do
-  local field = field_of(payload)
-  if not field or seen[field] then
-    field = '#' .. nonce .. '.' .. i
+local taken, seen, entries, claims = call('HMGET', inflight, unpack(fields)), {}, {}, {}
+for n = 1, count do
+  local field = fields[n]
+  -- A field that is taken (the same bytes were pushed twice) or that the payload does not tell is made up.
+  if taken[n] or seen[field] or field == '' then
+    field = '#' .. nonce .. '.' .. n
   end
   seen[field] = true
-  fields[i] = field
-end
-local inflight = P .. 'inflight:' .. owner
-local before = call('HMGET', inflight, unpack(fields))
-local entries = {}
-for i, payload in ipairs(payloads) do
-  if before[i] then
-    fields[i] = '#' .. nonce .. '.' .. i
-  end
-  entries[2 * i - 1] = fields[i]
-  entries[2 * i] = nonce .. '\n' .. now .. '\n' .. from[i] .. '\n' .. payload
+  entries[2 * n - 1] = field
+  entries[2 * n] = heads[n] .. payloads[n]
+  claims[2 * n - 1] = field
+  claims[2 * n] = payloads[n]
 end
 call('HSET', inflight, unpack(entries))
-
-local done = 0
-for _, part in ipairs(reply) do
-  claims[#claims + 1] = part[1]
-  claims[#claims + 1] = part[2]
-  for i = done + 1, done + part[2] do
-    claims[#claims + 1] = fields[i]
-    claims[#claims + 1] = payloads[i]
-  end
-  done = done + part[2]
-end
-return { now, refused, evicted, claims }
+return { now, refused, evicted, counts, claims }

@@ -1,6 +1,6 @@
 -- Record what a running job says of itself, if its claim still stands.
 --
--- ARGV: now, owner, field, nonce, id, seconds to keep it, progress or empty, metadata or empty.
+-- ARGV: now, owner, field, nonce and newline, id, seconds to keep it, progress or empty, metadata or empty.
 -- Returns: 1, or 0 when the claim is gone.
 --
 -- include: leases

@@ -1,20 +1,15 @@
 -- In-flight jobs: inflight:<owner> maps a field to <nonce> newline <start> newline <queue> newline <payload>. The field
--- is the job's id where the payload ends in it, so that a job is found by its id without a further index. A lease token
+-- is the job's id where the payload tells it, so that a job is found by its id without a further index. A lease token
 -- is the nonce of the claim and the field; only who knows the nonce can settle.
-local function field_of(payload)
-  if string.sub(payload, 1, 5) == 'zstd:' then
-    return 'z' .. #payload .. redis.sha1hex(string.sub(payload, -256))
-  end
-  return string.match(string.sub(payload, -72), '"id":"([%w_-]+)"}$')
-end
-
+-- include: fields
 local function lives(owner, now)
   local expiry = call('ZSCORE', P .. 'leases', owner)
   return expiry and tonumber(expiry) > tonumber(now)
 end
 
+-- Whether the value of a claim begins with this nonce and a newline.
 local function is_claim(value, nonce)
-  return value and string.sub(value, 1, #nonce + 1) == nonce .. '\n'
+  return value and string.find(value, nonce, 1, true) == 1
 end
 
 -- The owner, field and value of the claim on a job, or nil. The payload is nil when no record tells it.

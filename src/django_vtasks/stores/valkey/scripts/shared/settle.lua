@@ -1,5 +1,4 @@
 -- Write decisions. Per settlement: how many arguments follow, the operations, and their arguments in turn.
-local evicted = 0  -- letters removed to make room
 local forgotten = {}
 local finished = {}
 local buried = false
@@ -73,7 +72,7 @@ local function write(now, field)
   end
 end
 
--- What is done once for all settlements of a call.
+-- What is done once for all settlements of a call; returns how many letters were removed to make room.
 local function flush_settled(cap)
   if #forgotten > 0 then
     call('DEL', unpack(forgotten))
@@ -82,39 +81,5 @@ local function flush_settled(cap)
     call('LPUSH', P .. 'finished', unpack(finished))
     call('LTRIM', P .. 'finished', 0, RESULTS_LISTED - 1)
   end
-  if buried then
-    evicted = evict(cap, 1000)
-  end
-end
-
--- Settle the next `count` claims of one owner; returns the positions refused (from 0). The claims are removed before
--- anything is written, so that a server without free memory lets the whole script through.
-local function settle_all(owner, now, count)
-  local refused, settled, accepted = {}, {}, {}
-  if count == 0 then
-    return refused
-  end
-  local first = position + 1
-  local values = call('HMGET', P .. 'inflight:' .. owner, unpack(ARGV, first, first + count - 1))
-  for i = 1, count do
-    local field = ARGV[first + i - 1]
-    if is_claim(values[i], ARGV[first + count + i - 1]) and not accepted[field] then
-      accepted[field] = i
-      settled[#settled + 1] = field
-    end
-  end
-  if #settled > 0 then
-    call('HDEL', P .. 'inflight:' .. owner, unpack(settled))
-  end
-  position = first + 2 * count - 1
-  for i = 1, count do
-    local after = position + 1 + ARGV[position + 1]
-    if accepted[ARGV[first + i - 1]] == i then
-      write(now, ARGV[first + i - 1])
-    else
-      refused[#refused + 1] = i - 1
-    end
-    position = after
-  end
-  return refused
+  return buried and evict(cap, 1000) or 0
 end
