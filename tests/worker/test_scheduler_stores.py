@@ -171,7 +171,8 @@ async def test_a_record_of_the_old_line_is_carried_on(place, stores):
     last = await store.now() - 0.55
     place.write(LAST_RUN, str(last))
     await service(place, store, fired).tick()
-    assert [round(event.slot - last, 3) for event in fired] == [0.1, 0.2, 0.3, 0.4, 0.5]
+    assert len(fired) >= 5  # more when the test is slow
+    assert [round(event.slot - last, 3) for event in fired] == [round(n / 10, 3) for n in range(1, len(fired) + 1)]
 
 
 async def test_schedulers_side_by_side_fire_each_slot_once(place, stores):
