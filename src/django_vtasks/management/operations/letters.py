@@ -12,6 +12,7 @@ from django.core.management.base import CommandError
 from ...jobs.model import JobRecord, JobState
 from ...operating import bulk, transfer
 from ...operating.aliases import Alias
+from ...operating.redaction import HIDDEN, filled_in
 from ...operating.reports import NOTHING_HIDDEN, group_report, job_report
 from ...operating.wording import counted, moment, short_class, shortened
 from ...stores.base import Redrive
@@ -145,34 +146,35 @@ class Edit(Operation):
     """One letter becomes a job with other arguments."""
 
     name = "edit"
-    help = "Enqueue one dead letter again with other arguments."
+    help = (
+        "Enqueue one dead letter again with other arguments, which replace all that were there; "
+        f'"{HIDDEN}" stands for the value that is there.'
+    )
 
     def add_arguments(self, parser: Any) -> None:
         """The letter, and what is new."""
         parser.add_argument("id", metavar="ID", help="Id of the job.")
         parser.add_argument("--args", dest="new_args", help="Positional arguments as a JSON list.")
-        parser.add_argument(
-            "--kwargs", dest="new_kwargs", help="Named arguments as a JSON object; they replace all that were there."
-        )
+        parser.add_argument("--kwargs", dest="new_kwargs", help="Named arguments as a JSON object.")
         parser.add_argument("--to-queue", help="Another queue.")
 
     def run(self, console: Console, options: Options) -> None:
         """Do it."""
         alias = one_alias(options)
+        record = letter_of(alias, options["id"])
         changes = Redrive(
-            args=_parsed(options, "args", list),
-            kwargs=_parsed(options, "kwargs", dict),
+            args=_parsed(options, "args", record.job.args),
+            kwargs=_parsed(options, "kwargs", record.job.kwargs),
             queue=options["to_queue"],
         )
         if changes == Redrive():
             raise CommandError("Give --args, --kwargs or --to-queue; to change nothing, use retry.", returncode=USAGE)
-        record = letter_of(alias, options["id"])
         done = bulk.redrive(alias.admin, [record.job.id], changes)
         _tell(console, done, "retried", "its bytes are no job, or its unique key is taken")
 
 
-def _parsed(options: Options, name: str, kind: type) -> Any:
-    text = options[f"new_{name}"]
+def _parsed(options: Options, name: str, original: Any) -> Any:
+    text, kind = options[f"new_{name}"], list if name == "args" else dict
     if text is None:
         return None
     try:
@@ -181,7 +183,10 @@ def _parsed(options: Options, name: str, kind: type) -> Any:
         raise CommandError(f"--{name} is not JSON: {error}", returncode=USAGE) from error
     if not isinstance(value, kind):
         raise CommandError(f"--{name} must be a JSON {'list' if kind is list else 'object'}.", returncode=USAGE)
-    return value
+    try:
+        return filled_in(value, original)
+    except ValueError as error:
+        raise CommandError(f"--{name}: {error}", returncode=USAGE) from error
 
 
 class Discard(Operation):

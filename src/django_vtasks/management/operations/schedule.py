@@ -1,10 +1,8 @@
 """`schedule`: the command `vtasks_schedule` under the roof of `vtasks`."""
 
-import argparse
 from typing import Any
 
-from django.core.management import call_command
-
+from ..commands import vtasks_schedule
 from .base import Console, Operation, Options
 
 
@@ -12,13 +10,13 @@ class Schedule(Operation):
     """Schedule entries with their last and next runs."""
 
     name = "schedule"
-    help = "Schedule entries with their last and next runs; takes the arguments of vtasks_schedule."
+    help = vtasks_schedule.Command.help
     has_json = False
 
     def prepare(self, parser: Any) -> None:
-        """Whatever `vtasks_schedule` takes."""
-        parser.add_argument("rest", nargs=argparse.REMAINDER, metavar="...", help="Arguments of vtasks_schedule.")
+        """Those of `vtasks_schedule`."""
+        vtasks_schedule.Command().add_arguments(parser)
 
     def run(self, console: Console, options: Options) -> None:
         """Hand over."""
-        call_command("vtasks_schedule", *options["rest"], stdout=console.out)
+        vtasks_schedule.Command(stdout=console.out).handle(**options)

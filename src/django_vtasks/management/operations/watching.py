@@ -79,12 +79,10 @@ class Watch(Operation):
 def bar(record: JobRecord) -> str:
     """The state of a job in one line, with a bar when it tells how far it is."""
     progress = record.progress
+    if record.state in OVER:
+        return record.state.value
     if progress is None:
-        return (
-            f"{record.state.value}, attempt {record.job.starts + 1}"
-            if record.state not in OVER
-            else record.state.value
-        )
+        return f"{record.state.value}, attempt {record.job.starts + 1}"
     message = f" {shortened(progress.message, 60)}" if progress.message else ""
     if not progress.total:
         return f"{record.state.value}: {progress.done:g} done{message}"
