@@ -20,8 +20,9 @@ _WIRE_FIELDS = frozenset(
     ("func", "args", "kwargs", "queue", "priority", "ts", "retries", "unique", "unique_key", "ttl",
      "remove_unique_on_complete", "max_rescues", "_rescue_count", "run_after", "id"),
 )  # fmt: skip
+_WIRE_FIELDS_AND_EXT = _WIRE_FIELDS | {"ext"}
 _LETTER_FIELDS = frozenset(("error_msg", "error_traceback", "failed_at", "letter"))
-_KNOWN = _WIRE_FIELDS | _LETTER_FIELDS | {"ext"}
+_KNOWN = _WIRE_FIELDS_AND_EXT | _LETTER_FIELDS
 _KNOWN_IN_EXT = frozenset(
     ("mode", "window", "starts", "failures", "attempts", "result_ttl", "expires_at", "retry_of", "limit",
      "metadata", "trace"),
@@ -126,7 +127,7 @@ def _ordinary(payload: Mapping[str, Any]) -> Job | None:
     read = payload.get
     job_id, func, args, kwargs, queue = read("id"), read("func"), read("args"), read("kwargs"), read("queue")
     priority, max_rescues, rescues = read("priority"), read("max_rescues"), read("_rescue_count")
-    enqueued_at, run_after, unique = read("ts"), read("run_after"), read("unique")
+    enqueued_at, run_after, unique, extension = read("ts"), read("run_after"), read("unique"), read("ext")
     if (
         (type(job_id) is type(func) is type(queue) is str and job_id and func and queue)
         and (type(args) is list and type(kwargs) is dict)
@@ -134,15 +135,21 @@ def _ordinary(payload: Mapping[str, Any]) -> Job | None:
         and (type(enqueued_at) is float and 0 <= enqueued_at <= LATEST)
         and (run_after is None or (type(run_after) is float and 0 <= run_after <= LATEST))
         and (unique is False or unique is True)
-        and payload.keys() == _WIRE_FIELDS
+        and payload.keys() == (_WIRE_FIELDS if extension is None else _WIRE_FIELDS_AND_EXT)
+        and (extension is None or _says_only_how_long_to_keep_the_result(extension))
     ):
         key = _unique(payload, _NOTHING) if unique else None
+        ttl = extension["result_ttl"] if extension else None
         seen = (job_id, func, args, kwargs, queue, priority, enqueued_at, run_after, key, max_rescues, rescues)
-        return assemble_job(*seen, *_NEVER_STARTED)
+        return assemble_job(*seen, 0, 0, (), ttl, None, None, None, _NOTHING, _NOTHING, _NOTHING)
     return None
 
 
-_NEVER_STARTED = (0, 0, (), None, None, None, None, _NOTHING, _NOTHING, _NOTHING)
+def _says_only_how_long_to_keep_the_result(extension: object) -> bool:
+    return type(extension) is dict and len(extension) == 1 and type(extension.get("result_ttl")) is float
+
+
+_NEVER_STARTED = (0, 0, (), None, None, None, None, _NOTHING, _NOTHING)
 
 
 def _checked(payload: Mapping[str, Any], fallback_id: str, fallback_queue: str) -> Job:
@@ -159,7 +166,7 @@ def _checked(payload: Mapping[str, Any], fallback_id: str, fallback_queue: str) 
         _unique(payload, extension) if payload.get("unique") else None,
         whole(payload, "max_rescues"),
         whole(payload, "_rescue_count"),
-        *(_extended(extension) if extension else _NEVER_STARTED[:-1]),
+        *(_extended(extension) if extension else _NEVER_STARTED),
         _unknown(payload, extension),
     )
 
