@@ -1,17 +1,18 @@
 """The signals of an attempt: the framework's, and those of the 3.2 line. Sent only if heard; receivers change nothing.
 
-An attempt on the loop sends with `asend`: receivers run in the context of the function, those without `async` in the
-thread of its ORM calls. An attempt in a thread calls receivers without `async` there and then, and has the others run
-on the worker's loop, in a copy of its context, while it waits.
+An attempt on the loop awaits its async receivers one after the other, in its own task and context; it calls the others
+in the thread of its ORM calls. An attempt in a thread calls receivers without `async` there and then, and has the
+others run on the worker's loop, in a copy of its context, while it waits.
 """
 
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
 from .. import framework, signals
@@ -115,23 +116,19 @@ def _old_signal(attempt: "Attempt", error: BaseException | None) -> tuple[Signal
 
 # -- how it is sent ---------------------------------------------------------------------------------------------------
 
+type Receiver = Callable[..., Any]
+
 
 async def send_on_loop(signal: Signal, sender: type, **named: Any) -> None:
-    """Send from a coroutine."""
-    try:
-        if is_only_logged(signal):
-            signal.send_robust(sender, **named)
-        else:
-            await signal.asend_robust(sender, **named)
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
-            raise
-        logger.warning("A receiver of a task's signal cancelled itself", exc_info=True)
-    except GeneratorExit:
-        raise
-    except BaseException:
-        logger.exception("A receiver of a task's signal ended in an unusual way")
+    """Send from a coroutine. Raises nothing but a cancellation from outside."""
+    if is_only_logged(signal):
+        signal.send_robust(sender, **named)
+        return
+    named |= {"signal": signal, "sender": sender}
+    plain, coroutines = _receivers(signal, sender)
+    if plain:
+        await _call_in_thread(plain, named)
+    await _await_each(coroutines, named)
 
 
 class ThreadSender:
@@ -141,45 +138,59 @@ class ThreadSender:
         self._loop = loop
 
     async def __call__(self, signal: Signal, sender: type, **named: Any) -> None:
-        """Send, without ever giving control away."""
-        try:
-            if not any(entry[-1] for entry in signal.receivers):
-                signal.send_robust(sender, **named)
-            else:
-                self._send_to_both(signal, sender, named)
-        except BaseException:
-            logger.exception("A receiver of a task's signal ended in an unusual way")
+        """Send, without ever giving control away. Raises nothing."""
+        named |= {"signal": signal, "sender": sender}
+        plain, coroutines = _receivers(signal, sender)
+        _call_each(plain, named)
+        if coroutines:
+            try:
+                self._run_on_loop(_await_each(coroutines, named))
+            except Exception:
+                logger.exception("The async receivers of a task's signal did not end")
 
-    def _send_to_both(self, signal: Signal, sender: type, named: dict[str, Any]) -> None:
-        sync_receivers, async_receivers = signal._live_receivers(sender)
-        for receiver in sync_receivers:
-            _call_robustly(receiver, signal=signal, sender=sender, **named)
-        if async_receivers:
-            calls = [(receiver, {"signal": signal, "sender": sender, **named}) for receiver in async_receivers]
-            self._run_on_loop(calls)
-
-    def _run_on_loop(self, calls: list[tuple[Callable[..., Any], dict[str, Any]]]) -> None:
+    def _run_on_loop(self, work: Coroutine[Any, Any, None]) -> None:
         context = contextvars.copy_context()
         finished: Future[None] = Future()
 
         def start() -> None:
-            task = self._loop.create_task(_await_all(calls), context=context)
+            task = self._loop.create_task(work, context=context)
             task.add_done_callback(lambda _: finished.set_result(None))
 
-        self._loop.call_soon_threadsafe(start)
+        try:
+            self._loop.call_soon_threadsafe(start)
+        except RuntimeError:
+            work.close()
+            raise
         finished.result(RECEIVER_SECONDS)
 
 
-def _call_robustly(receiver: Callable[..., Any], **named: Any) -> None:
-    try:
-        receiver(**named)
-    except Exception:
-        logger.exception("The receiver %r of a task's signal raised", receiver)
+def _receivers(signal: Signal, sender: type) -> tuple[Sequence[Receiver], Sequence[Receiver]]:
+    """The receivers without and with `async`."""
+    # Django sends to async receivers in tasks of their own, where what they raise may end the event loop, and what
+    # they do to the context is not the attempt's; so the receivers are called from here.
+    plain, coroutines = signal._live_receivers(sender)
+    return plain, coroutines
 
 
-async def _await_all(calls: list[tuple[Callable[..., Any], dict[str, Any]]]) -> None:
-    for receiver, named in calls:
+def _call_each(receivers: Sequence[Receiver], named: dict[str, Any]) -> None:
+    for receiver in receivers:
+        try:
+            receiver(**named)
+        except BaseException:
+            logger.exception("The receiver %r of a task's signal raised", receiver)
+
+
+_call_in_thread = sync_to_async(_call_each)
+
+
+async def _await_each(receivers: Sequence[Receiver], named: dict[str, Any]) -> None:
+    for receiver in receivers:
         try:
             await receiver(**named)
-        except Exception:
+        except (asyncio.CancelledError, GeneratorExit):
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            logger.exception("The receiver %r of a task's signal raised", receiver)
+        except BaseException:
             logger.exception("The receiver %r of a task's signal raised", receiver)

@@ -141,7 +141,7 @@ class BatchAttempt(Attempt):
 
 def _payload(claim: Claim, job: Job) -> dict[str, Any]:
     payload = to_payload(job)
-    payload["args"] = own_copy(job.args)
-    payload["kwargs"] = own_copy(job.kwargs)
+    payload["args"] = list(own_copy(job.args))
+    payload["kwargs"] = dict(own_copy(job.kwargs))
     payload["_raw"] = claim.raw
     return payload
