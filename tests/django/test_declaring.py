@@ -13,7 +13,7 @@ import pytest
 from django.utils import timezone
 
 from django_vtasks import Unique, VTask, task
-from django_vtasks.framework import DECORATOR_TAKES_OPTIONS, InvalidTask, Task, django_task, task_backends
+from django_vtasks.framework import DECORATOR_TAKES_OPTIONS, LOGGER_NAME, InvalidTask, Task, django_task, task_backends
 from tests.django.conftest import MEMORY, entry
 from tests.support import sample_tasks as sample
 from tests.support.architecture import ROOT, SRC
@@ -382,7 +382,7 @@ def _run(script):
 
 
 def test_a_task_for_another_packages_backend_is_ours_too(settings):
-    settings.TASKS = entry("django.tasks.backends.dummy.DummyBackend")
+    settings.TASKS = entry(f"{LOGGER_NAME}.backends.dummy.DummyBackend")
     declared = task(unique=True, max_attempts=3)(sample.plain)
     assert type(declared) is VTask
     result = declared.enqueue(1)

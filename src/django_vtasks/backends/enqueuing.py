@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from asgiref.sync import sync_to_async
 
 from ..events import JobAdded, events
-from ..framework import TaskResultDoesNotExist, is_heard, task_enqueued
+from ..framework import TaskResultDoesNotExist, is_heard, is_only_logged, task_enqueued
 from ..jobs.model import Job
 from ..stores.base import Added, AddStatus
 from ..tasks import VTaskResult
@@ -165,6 +165,9 @@ class Enqueuer:
                 task_enqueued.send_robust(sender=type(self._backend), task_result=result)
 
     async def _aannounce(self, results: Sequence[Result | None]) -> None:
+        if is_only_logged(task_enqueued):
+            self._announce(results)
+            return
         for result in results:
             if result is not None and not result.is_duplicate:
                 await task_enqueued.asend_robust(sender=type(self._backend), task_result=result)

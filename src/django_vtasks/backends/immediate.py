@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import framework
 from ..conf import queue_configs
-from ..framework import AnyTask
+from ..framework import AnyTask, is_only_logged
 from ..jobs.model import Job
 from ..stores.base import AdminStore, ClientStore, WorkerStore
 from ..tasks import VTaskResult, clock, load_task, new_result, to_job
@@ -140,7 +140,10 @@ class ImmediateBackend(VTasksBaseBackend):
 
     async def _aannounce(self, announcements: Iterable[Announcement]) -> None:
         for signal, named in announcements:
-            if signal.receivers:
+            if is_only_logged(signal):
+                # The log receiver looks for the exception being handled, which another thread or task would not have.
+                signal.send_robust(type(self), **named)
+            elif signal.receivers:
                 await signal.asend_robust(type(self), **named)
 
     # --- batches

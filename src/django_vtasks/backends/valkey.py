@@ -59,6 +59,13 @@ class ValkeyTaskBackend(VTasksBaseBackend):
         return prefix if not prefix or prefix.endswith(":") else f"{prefix}:"
 
     @property
+    def location(self) -> str:
+        """The servers as one URL, its password masked."""
+        from ..stores.valkey.connection import link_of
+
+        return str(link_of(self._store_options()).endpoint)
+
+    @property
     def blocking_timeout(self) -> float:
         """Seconds that a worker waits for jobs in one call."""
         return float(self.options.get("BLOCKING_TIMEOUT", 1.0))
