@@ -2,15 +2,24 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import batched
 
 from django.db import connections
 
-from ..base import Added, AddStatus, JobFilter, LetterGroup, Page, QueueCounts, Redrive, WorkerInfo
-from . import leases, looking, paging, redriving, schedule
+from ...jobs.model import DeadLetter
+from ..base import Added, AddStatus, JobFilter, LetterGroup, Page, QueueCounts, Redrive, Standing, WorkerInfo
+from . import leases, looking, notify, paging, schedule
 from .client import alias_of
+from .ids import canonical
+from .letters import evict, restore
 from .names import METADATA, PAUSED, metadata_key
 from .options import DatabaseOptions
+from .redriving import hasten, redrive
 from .session import Session, client_session
+from .standing import standing
+
+CHUNK = 100
+"""How many jobs one transaction of an operator changes."""
 
 
 class DatabaseAdminStore:
@@ -30,6 +39,14 @@ class DatabaseAdminStore:
         """See `AdminStore.page`."""
         with self._session() as session:
             return paging.page(session, which, after, limit)
+
+    def standing(self, job_id: str) -> Standing | None:
+        """See `AdminStore.standing`."""
+        found = canonical(job_id)
+        if found is None:
+            return None
+        with self._session() as session:
+            return standing(session, found)
 
     def letter_groups(self, limit: int = 100) -> list[LetterGroup]:
         """See `AdminStore.letter_groups`."""
@@ -53,9 +70,28 @@ class DatabaseAdminStore:
         added: list[Added] = []
         for position, letter_id in enumerate(ids):
             with self._session() as session, session.atomic():
-                job_id = redriving.redrive(session, letter_id, changes, position)
-            added.append(job_id or Added(status=AddStatus.DUPLICATE, job_id=None))
+                answer = redrive(session, letter_id, changes, position)
+            added.append(answer or Added(status=AddStatus.DUPLICATE, job_id=None))
         return added
+
+    def restore(self, letters: Sequence[DeadLetter]) -> int:
+        """See `AdminStore.restore`."""
+        restored = 0
+        for chunk in batched(letters, CHUNK):
+            with self._session(len(chunk)) as session, session.atomic():
+                restored += restore(session, chunk)
+                evict(session, self._options.dead_letter_cap)
+        return restored
+
+    def hasten(self, ids: Sequence[str]) -> int:
+        """See `AdminStore.hasten`."""
+        hastened = 0
+        for chunk in batched(filter(None, map(canonical, ids)), CHUNK):
+            with self._session(len(chunk)) as session, session.atomic():
+                jobs = hasten(session, chunk)
+                notify.after_commit(session.connection, jobs)
+            hastened += len(jobs)
+        return hastened
 
     def delete(self, which: JobFilter, limit: int = 1000) -> int:
         """See `AdminStore.delete`."""
@@ -65,7 +101,7 @@ class DatabaseAdminStore:
     def pause(self, queue: str) -> None:
         """See `AdminStore.pause`."""
         with self._session() as session:
-            leases.put(session, metadata_key(PAUSED, queue), queue)
+            leases.pause(session, queue)
 
     def resume(self, queue: str) -> None:
         """See `AdminStore.resume`."""
@@ -73,6 +109,6 @@ class DatabaseAdminStore:
             session.run(f"DELETE FROM {METADATA} WHERE {{key}} = %s", (metadata_key(PAUSED, queue),))
 
     @contextmanager
-    def _session(self) -> Iterator[Session]:
-        with client_session(connections[alias_of(self._options)], self._options) as session:
+    def _session(self, places: int = 1) -> Iterator[Session]:
+        with client_session(connections[alias_of(self._options)], self._options, places) as session:
             yield session

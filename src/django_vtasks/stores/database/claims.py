@@ -27,6 +27,15 @@ def claim(session: Session, request: ClaimRequest) -> tuple[Claim, ...]:
     return claims
 
 
+def is_ready(session: Session, queues: Sequence[str]) -> bool:
+    """Whether a job is ready in one of the queues that are not paused."""
+    keys = {metadata_key(PAUSED, queue): queue for queue in queues}
+    paused = session.rows(f"SELECT {{key}} FROM {METADATA} WHERE {{key}} IN {session.vendor.places(keys)}", list(keys))
+    for (key,) in paused:
+        del keys[key]
+    return any(session.row(_HEAD_OF_LINE, (queue,)) for queue in keys.values())
+
+
 def _until_claimed(job: Job) -> bool:
     return job.unique is not None and job.unique.mode in UNTIL_CLAIMED
 
@@ -50,6 +59,7 @@ def _take(session: Session, request: ClaimRequest, token: str) -> list[Any]:
 _READY = f"FROM {JOBS} WHERE queue = {{queue}} AND status = 'QUEUED' AND run_after IS NULL"
 _ORDER = "ORDER BY priority DESC, created_at, id"
 _HEAD = f"SELECT id {_READY} {_ORDER} LIMIT %s {{skip_locked}}".replace("{queue}", "%s")
+_HEAD_OF_LINE = f"SELECT 1 {_READY} LIMIT 1".replace("{queue}", "%s")
 _LEASED = "status = 'PROCESSING', worker_id = %s, lease_token = %s, claimed_at = {now}"
 
 

@@ -9,7 +9,7 @@ from django.db import connections, router
 
 from ...jobs.model import Job, JobRecord
 from ..base import Added, CancelStatus
-from . import reading
+from . import notify, reading
 from .adding import add_rows
 from .ids import canonical, new_id
 from .insert import rows_of
@@ -41,6 +41,7 @@ class DatabaseClientStore:
             rows = rows_of(chunk)
             with self._session(len(rows)) as session:
                 added += add_rows(session, rows)
+                notify.after_commit(session.connection, chunk)
         return added
 
     async def aadd(self, jobs: Sequence[Job]) -> list[Added]:

@@ -40,7 +40,7 @@ def insert_rows(session: Session, rows: Sequence[Row]) -> int:
     if not rows:
         return 0
     if session.vendor.has_unnest:
-        return session.run(_INSERT_ARRAYS, _arrays(rows))
+        return session.run(_INSERT_ARRAYS, _arrays(session, rows))
     known = known_ids(session, [row.job.id for row in rows])
     fresh = [row for row in rows if row.job.id not in known]
     if not fresh:
@@ -81,15 +81,15 @@ def _values(session: Session, row: Row) -> tuple[Any, ...]:
     vendor, job = session.vendor, row.job
     due = vendor.moment(job.run_after)
     place = session.moment.order(row.position)
-    key = _key_column(job)
+    key = _key_column(session, job)
     return (vendor.id_in(job.id), column_text(job.queue), key, row.data, place, job.priority, due, due)
 
 
-def _arrays(rows: Sequence[Row]) -> tuple[list[Any], ...]:
+def _arrays(session: Session, rows: Sequence[Row]) -> tuple[list[Any], ...]:
     return (
         [row.job.id for row in rows],
         [column_text(row.job.queue) for row in rows],
-        [_key_column(row.job) for row in rows],
+        [_key_column(session, row.job) for row in rows],
         [row.data for row in rows],
         [row.position for row in rows],
         [row.job.priority for row in rows],
@@ -97,8 +97,8 @@ def _arrays(rows: Sequence[Row]) -> tuple[list[Any], ...]:
     )
 
 
-def _key_column(job: Job) -> str | None:
-    # The column is the 3.2 line's lock, which knows one mode; its partial index keeps both lines apart.
-    if job.unique is None or job.unique.mode is not UniqueMode.UNTIL_DONE:
+def _key_column(session: Session, job: Job) -> str | None:
+    # The column is the 3.2 line's lock, which knows one mode and needs an index that MySQL does not have.
+    if job.unique is None or job.unique.mode is not UniqueMode.UNTIL_DONE or not session.vendor.has_partial_unique:
         return None
     return column_text(job.unique.key)

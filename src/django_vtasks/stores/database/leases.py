@@ -1,13 +1,13 @@
 """Metadata rows with an expiry: the leases of incarnations, what they say of themselves, and roles."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-import orjson
-
 from ..base import WorkerInfo
-from .names import ALIVE, METADATA, WORKER, metadata_key, role_key
+from .names import ALIVE, METADATA, PAUSED, WORKER, metadata_key, role_key
+from .rows import ascii_json
 from .session import Session
 
 
@@ -46,9 +46,20 @@ def hold(session: Session, role: str, owner: str, seconds: float) -> bool:
     return row is not None and row[0] == owner
 
 
+def paused(session: Session) -> list[str]:
+    """The queues that are paused."""
+    rows = session.rows(f"SELECT value FROM {METADATA} WHERE {{key}} LIKE %s", (like(PAUSED),))
+    return [json.loads(row[0]) for row in rows]
+
+
+def pause(session: Session, queue: str) -> None:
+    """Pause a queue."""
+    put(session, metadata_key(PAUSED, queue), ascii_json(queue))
+
+
 def announce(session: Session, info: WorkerInfo) -> None:
     """Write down what a worker says of itself."""
-    data = orjson.dumps({**asdict(info), "seen_at": None}).decode()
+    data = ascii_json({**asdict(info), "seen_at": None})
     put(session, metadata_key(WORKER, info.incarnation), data, expiry=True)
 
 
@@ -81,6 +92,6 @@ def like(prefix: str) -> str:
 
 
 def _info(value: str, seen_at: float) -> WorkerInfo:
-    parts: dict[str, Any] = orjson.loads(value)
+    parts: dict[str, Any] = json.loads(value)
     queues: Sequence[str] = parts.pop("queues")
     return replace(WorkerInfo(**parts, queues=tuple(queues)), seen_at=seen_at)

@@ -1,5 +1,6 @@
 """Dead letters: rows of status FAILED, with what lists need in columns of their own and the letter in `data`."""
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -8,7 +9,9 @@ from ...jobs import zstd
 from ...jobs.codec import encode_letter
 from ...jobs.errors import CodecError
 from ...jobs.model import DeadLetter, JobState
-from .names import JOBS, RESULTS, cleaned, column_text
+from .ids import canonical
+from .insert import known_ids
+from .names import JOBS, RESULTS, ascii_text, cleaned, column_text
 from .rows import JOB_COLUMNS, columns, letter_of
 from .session import Session
 
@@ -47,8 +50,8 @@ def _values(session: Session, letter: DeadLetter, place: int) -> tuple[Any, ...]
 
 def listed(letter: DeadLetter) -> tuple[str, str, str]:
     """What a letter is filtered and grouped by: path, reason, fingerprint."""
-    func = column_text(letter.job.func) if letter.job else ""
-    return func, letter.reason.value, column_text(letter.failure.fingerprint)
+    func = ascii_text(letter.job.func) if letter.job else ""
+    return func, letter.reason.value, ascii_text(letter.failure.fingerprint)
 
 
 def letter_bytes(letter: DeadLetter) -> bytes:
@@ -60,6 +63,30 @@ def letter_bytes(letter: DeadLetter) -> bytes:
         failure = letter.failure
         clean = replace(failure, message=cleaned(failure.message), traceback=cleaned(failure.traceback))
         return encode_letter(replace(letter, job=None, failure=clean), compress=compress)
+
+
+def restore(session: Session, letters: Sequence[DeadLetter]) -> int:
+    """Put letters in whose ids the store does not know; returns how many. Inside a transaction."""
+    vendor = session.vendor
+    ids = {_stored_id(letter.id): letter for letter in letters}
+    known = known_ids(session, list(ids)) if ids else set()
+    new = [(job_id, letter) for job_id, letter in ids.items() if job_id not in known]
+    for place, (job_id, letter) in enumerate(new):
+        priority = letter.job.priority if letter.job else 0
+        params = (vendor.id_in(job_id), column_text(letter.queue), priority, session.moment.order(place))
+        session.run(_RESTORE, (*params, *_values(session, letter, place)))
+    return len(new)
+
+
+_RESTORE = (
+    f"INSERT INTO {JOBS} (id, queue, priority, created_at, status, data, buried_at, failed_at, first_failed_at,"
+    " func, reason, fingerprint) VALUES (%s, %s, %s, {order}, 'FAILED', %s, {order}, {at}, {at}, %s, %s, %s)"
+)
+
+
+def _stored_id(letter_id: str) -> str:
+    """The id in a form that this store holds; letters of other stores get one made from theirs."""
+    return canonical(letter_id) or str(uuid.uuid5(uuid.NAMESPACE_OID, letter_id))
 
 
 def evict(session: Session, cap: int, limit: int = BATCH) -> int:
@@ -83,7 +110,8 @@ def remove(session: Session, ids: Sequence[Any]) -> int:
 _KEEP_RESULTS = (
     f"INSERT INTO {RESULTS} (id, queue, state, data, progress, progress_at, settled_at, finished_at, expires_at)"
     f" SELECT id, queue, '{JobState.DEAD.value}', data, progress, progress_at, buried_at, failed_at, result_until"
-    f" FROM {JOBS} WHERE id IN {{places}} AND status = 'FAILED' AND result_until > {{{{now}}}} {{{{ignore}}}}"
+    f" FROM {JOBS} WHERE id IN {{places}} AND status = 'FAILED' AND result_until > {{{{now}}}}"
+    f" AND NOT EXISTS (SELECT 1 FROM {RESULTS} r WHERE r.id = {JOBS}.id)"
 )
 
 

@@ -4,9 +4,9 @@ from collections import defaultdict
 from typing import Any
 
 from ..base import LetterGroup, QueueCounts
-from .leases import like
+from .leases import paused
 from .letters import BATCH, adopt
-from .names import JOBS, METADATA, PAUSED
+from .names import JOBS
 from .rows import JOB_COLUMNS, columns, letter_of
 from .session import Session
 
@@ -29,7 +29,7 @@ def counts(session: Session) -> list[QueueCounts]:
             queues[queue][name] = number
             if name == "ready":
                 queues[queue]["oldest_ready_at"] = vendor.epoch_out(at)
-    for (queue,) in session.rows(f"SELECT value FROM {METADATA} WHERE {{key}} LIKE %s", (like(PAUSED),)):
+    for queue in paused(session):
         queues[queue]["paused"] = True
     return [QueueCounts(queue=queue, **queues[queue]) for queue in sorted(queues)]
 

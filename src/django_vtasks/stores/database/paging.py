@@ -1,7 +1,7 @@
 """Jobs of one state in order, page by page and without holding more than a page, and their removal.
 
-What a filter asks of a payload is decided here, row by row, so one call looks at no more than `SCAN` rows: its page may
-then be short although there is a next one.
+What a filter asks of a payload is decided here, row by row, so one call looks at no more than `SCAN` rows: its page
+may then be short although there is a next one.
 """
 
 import base64
@@ -16,7 +16,7 @@ from ...jobs.model import Job, JobRecord, JobState
 from ..base import JobFilter, Page
 from .ids import canonical
 from .letters import adopt
-from .names import JOBS, RESULTS, column_text
+from .names import JOBS, RESULTS, ascii_text, column_text
 from .queries.vendor import Vendor
 from .rows import JOB_COLUMNS, RESULT_COLUMNS, columns, record_of, result_of
 from .session import Session
@@ -66,9 +66,8 @@ def page(session: Session, which: JobFilter, after: str | None, limit: int) -> P
     if which.state is JobState.DEAD:
         adopt(session, SCAN)
     found: list[tuple[JobRecord, Place]] = []
-    scanned = 0
-    for record, place in _scan(session, which, _place(after), min(CHUNK, limit + 1)):
-        scanned += 1
+    rows = _scan(session, which, _place(after), min(CHUNK, limit + 1))
+    for scanned, (record, place) in enumerate(rows, 1):
         if _meant(record, which):
             if len(found) == limit:
                 return _page(found, found[-1][1])
@@ -97,13 +96,18 @@ def delete(session: Session, which: JobFilter, limit: int) -> int:
 
 def _delete_waiting(session: Session, jobs: Sequence[Job]) -> int:
     ids = [session.vendor.id_in(job.id) for job in jobs]
-    query = f"SELECT id FROM {JOBS} WHERE id IN {session.vendor.places(ids)} AND status = 'QUEUED' {{wait_for_lock}}"
-    waiting = [row[0] for row in session.rows(query, ids)]
-    if waiting:
-        session.run(f"DELETE FROM {JOBS} WHERE id IN {session.vendor.places(waiting)}", waiting)
-        gone = {session.vendor.id_out(job_id) for job_id in waiting}
-        release(session, [job for job in jobs if job.unique and job.id in gone])
-    return len(waiting)
+    rows = session.rows(
+        f"SELECT {session.vendor.id_column('id')} FROM {JOBS}"
+        f" WHERE id IN {session.vendor.places(ids)} AND status = 'QUEUED' {{wait_for_lock}}",
+        ids,
+    )
+    waiting = {session.vendor.id_out(row[0]) for row in rows}
+    gone = [job for job in jobs if job.id in waiting]
+    if gone:
+        ids = [session.vendor.id_in(job.id) for job in gone]
+        session.run(f"DELETE FROM {JOBS} WHERE id IN {session.vendor.places(ids)}", ids)
+        release(session, gone)
+    return len(gone)
 
 
 # --- rows in order ---------------------------------------------------------------------------------------------------
@@ -139,7 +143,7 @@ def _conditions(vendor: Vendor, which: JobFilter) -> tuple[list[str], list[Any]]
     for column, value in exact.items():
         if value is not None:
             conditions.append(f"{column} = %s")
-            params.append(column_text(value))
+            params.append(column_text(value) if column == "queue" else ascii_text(value))
     if which.ids:
         ids = [vendor.id_in(found) for found in map(canonical, which.ids) if found]
         conditions.append(f"id IN {vendor.places(ids)}" if ids else "1 = 0")
@@ -151,16 +155,15 @@ def _beyond(vendor: Vendor, order: tuple[str, ...], after: Place | None) -> tupl
     """The condition of rows after a place. Its first part says nothing new, but it is one that an index can use."""
     if after is None:
         return [], []
-    sides = [(name.lstrip("-"), "<" if name.startswith("-") else ">", "%s" if True else "") for name in order]
-    values = [_written(vendor, name, value) for (name, _, _), value in zip(sides, after, strict=True)]
-    marks = [_mark(name) for name, _, _ in sides]
+    names = [name.lstrip("-") for name in order]
+    signs = ["<" if name.startswith("-") else ">" for name in order]
+    values = [_written(vendor, name, value) for name, value in zip(names, after, strict=True)]
     parts, params = [], []
-    for depth, (name, sign, _) in enumerate(sides):
-        equal = [f"{sides[i][0]} = {marks[i]}" for i in range(depth)]
-        parts.append(f"({' AND '.join((*equal, f'{name} {sign} {marks[depth]}'))})")
+    for depth, (name, sign) in enumerate(zip(names, signs, strict=True)):
+        equal = [f"{other} = {_mark(other)}" for other in names[:depth]]
+        parts.append(f"({' AND '.join((*equal, f'{name} {sign} {_mark(name)}'))})")
         params.extend(values[: depth + 1])
-    first, sign, _ = sides[0]
-    return [f"{first} {sign}= {marks[0]}", f"({' OR '.join(parts)})"], [values[0], *params]
+    return [f"{names[0]} {signs[0]}= {_mark(names[0])}", f"({' OR '.join(parts)})"], [values[0], *params]
 
 
 def _is_moment(name: str) -> bool:

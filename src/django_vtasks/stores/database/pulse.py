@@ -4,8 +4,8 @@ from functools import lru_cache
 from typing import Any
 
 from ..base import Pulse
-from .leases import like
-from .names import JOBS, METADATA, PAUSED
+from .leases import paused
+from .names import JOBS
 from .queries.vendor import Vendor
 from .rows import lease_token
 from .session import Session
@@ -18,10 +18,9 @@ def pulse(session: Session, owner: str, limit: int) -> tuple[Pulse, set[str]]:
     row = session.row(_next_due(vendor))
     due_at, now = vendor.epoch_out(row[0]), vendor.epoch_out(row[1]) or 0.0
     cancelled = session.rows(_CANCELLED.format(id=vendor.id_column("id")), (owner,))
-    paused = session.rows(f"SELECT value FROM {METADATA} WHERE {{key}} LIKE %s", (like(PAUSED),))
     found = Pulse(
         cancelled=frozenset(lease_token(token, vendor.id_out(job_id)) for job_id, token in cancelled),
-        paused=frozenset(row[0] for row in paused),
+        paused=frozenset(paused(session)),
         promoted=len(queues),
         next_due_in=None if due_at is None else max(0.0, due_at - now),
     )

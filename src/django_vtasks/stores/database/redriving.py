@@ -1,15 +1,19 @@
-"""Enqueuing a dead letter again."""
+"""Making jobs ready by hand: dead letters again, scheduled jobs before their time."""
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 from ...jobs.codec import decode
 from ...jobs.errors import CodecError
 from ...jobs.model import DeadLetter, Job
 from ..base import Added, AddStatus, Redrive
+from . import notify
 from .adding import add_rows
 from .ids import canonical, new_id
-from .insert import rows_of
+from .insert import payload, rows_of
 from .letters import remove
 from .names import JOBS
-from .rows import JOB_COLUMNS, columns, letter_of
+from .rows import JOB_COLUMNS, columns, job_of, letter_of
 from .session import Session
 
 
@@ -26,7 +30,34 @@ def redrive(session: Session, letter_id: str, changes: Redrive, position: int) -
     [added] = add_rows(session, rows_of([new]))
     if added.status is not AddStatus.DUPLICATE:
         remove(session, [vendor.id_in(job.id)])
+        notify.after_commit(session.connection, [new])
     return added
+
+
+def hasten(session: Session, ids: Sequence[str]) -> list[Job]:
+    """Make scheduled jobs ready; returns those that were. Inside a transaction."""
+    vendor = session.vendor
+    params = [vendor.id_in(job_id) for job_id in ids]
+    rows = session.rows(
+        f"SELECT {vendor.id_column('id')}, queue, data FROM {JOBS} WHERE id IN {vendor.places(params)}"
+        " AND status = 'QUEUED' AND run_after IS NOT NULL {wait_for_lock}",
+        params,
+    )
+    scheduled = {vendor.id_out(raw_id): (queue, bytes(data)) for raw_id, queue, data in rows}
+    return [
+        _hasten(session, place, job_id, *scheduled[job_id]) for place, job_id in enumerate(ids) if job_id in scheduled
+    ]
+
+
+def _hasten(session: Session, place: int, job_id: str, queue: str, raw: bytes) -> Job:
+    try:
+        job = replace(job_of(raw, job_id, queue), run_after=None)
+        raw = payload(job)
+    except CodecError:
+        job = Job(id=job_id, func="", queue=queue)
+    params = (raw, session.moment.order(place), session.vendor.id_in(job_id))
+    session.run(f"UPDATE {JOBS} SET data = %s, run_after = NULL, created_at = {{order}} WHERE id = %s", params)
+    return job
 
 
 def _letter(session: Session, letter_id: str) -> DeadLetter | None:

@@ -1,15 +1,14 @@
 """From rows to claims and records."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import orjson
-
 from ...jobs.codec import decode, decode_letter
 from ...jobs.errors import CodecError
 from ...jobs.model import Claim, DeadLetter, Job, JobRecord, JobState, Lease, Progress, Running
-from .names import cleaned, column_text
+from .names import column_text
 from .queries.vendor import Vendor
 
 CLAIM_COLUMNS = ("id", "queue", "data", "worker_id", "lease_token", "claimed_at", "metadata")
@@ -148,10 +147,14 @@ def progress_of(values: Mapping[str, Any], vendor: Vendor) -> Progress | None:
 
 def progress_text(progress: Progress) -> str:
     """The column's text for a progress; its time has a column of its own."""
-    parts = {"done": progress.done, "total": progress.total, "message": cleaned(progress.message)}
-    return orjson.dumps(parts).decode()
+    return ascii_json({"done": progress.done, "total": progress.total, "message": progress.message})
+
+
+def ascii_json(value: Any) -> str:
+    """JSON for a text column: without NUL and surrogates as such, and fit for a table of any encoding."""
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _object(text: str) -> dict[str, Any]:
-    value = orjson.loads(text)
+    value = json.loads(text)
     return value if isinstance(value, dict) else {}

@@ -116,16 +116,26 @@ def store_errors() -> Iterator[None]:
         raise as_store_error(error) from error
 
 
-_MISSING_TABLE = ("no such table", "does not exist", "doesn't exist", "no such column", "has no column")
-#: Parts of what SQLite and MySQL say in an OperationalError although trying again would not help.
-_REFUSALS = (*_MISSING_TABLE, "readonly", "read-only", "disk is full", "is full", "denied", "Out of range", "too long")
+_MISSING = ("no such table", "does not exist", "doesn't exist", "no such column", "has no column", "Unknown column")
+#: Parts of what SQLite says in an OperationalError although trying again would not help.
+_REFUSALS = (*_MISSING, "readonly", "disk is full")
+#: What MySQL says in an OperationalError when trying again may help: locks, limits, shutdown, a lost connection.
+_PASSING_MYSQL = frozenset((1040, 1053, 1129, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1213, 1226, 1317, 1927, 3024))
+_CLIENT_MYSQL = 2000
 
 
 def as_store_error(error: Exception) -> StoreRefused | StoreUnavailable:
     """The store's error for a driver's error."""
     text = str(error).strip()
-    if any(part in text for part in _MISSING_TABLE):
+    if any(part in text for part in _MISSING):
         return StoreRefused(f"{text} (run `manage.py migrate` for this database)")
-    if isinstance(error, OperationalError | InterfaceError) and not any(part in text for part in _REFUSALS):
-        return StoreUnavailable(text)
-    return StoreRefused(text)
+    return StoreUnavailable(text) if _is_passing(error, text) else StoreRefused(text)
+
+
+def _is_passing(error: Exception, text: str) -> bool:
+    if not isinstance(error, OperationalError | InterfaceError):
+        return False
+    number = error.args[0] if error.args else None
+    if isinstance(number, int):
+        return number in _PASSING_MYSQL or number >= _CLIENT_MYSQL
+    return not any(part in text for part in _REFUSALS)

@@ -38,6 +38,8 @@ class Held:
 def settle(session: Session, settlements: Sequence[Settlement], dead_letter_cap: int) -> Settled:
     """Write decisions. Inside a transaction."""
     settled = Settled()
+    if not settlements:
+        return settled
     accepted = _accepted(session, settlements, settled)
     finishes = [(item.claim, item.decision, held) for item, held in accepted if isinstance(item.decision, Finish)]
     buries = [(item.claim, item.decision) for item, _ in accepted if isinstance(item.decision, Bury)]

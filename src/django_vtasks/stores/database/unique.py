@@ -60,7 +60,7 @@ def _take(session: Session, wanted: dict[str, Row]) -> dict[str, str]:
 
 
 STALE = (
-    f"(expires_at <= {{now}} OR (expires_at IS NULL AND NOT EXISTS (SELECT 1 FROM {JOBS} j"
+    f"((expires_at IS NOT NULL AND expires_at <= {{now}}) OR (expires_at IS NULL AND NOT EXISTS (SELECT 1 FROM {JOBS} j"
     f" WHERE j.id = {LOCKS}.job_id AND j.status IN ('QUEUED', 'PROCESSING'))))"
 )
 

@@ -3,14 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
 from ...jobs.model import Claim, Lease, Progress
 from ..base import Purged, Retention
 from .leases import like
 from .letters import adopt, evict, remove
 from .names import ALIVE, JOBS, LOCKS, METADATA, RESULTS, WORKER
-from .rows import CLAIM_COLUMNS, claim_of, columns, progress_text, round_of
+from .rows import CLAIM_COLUMNS, ascii_json, claim_of, columns, progress_text, round_of
 from .session import Session
 from .unique import STALE
 
@@ -54,7 +52,7 @@ def progress(session: Session, lease: Lease, said: Progress | None, metadata: Ma
         params.append(progress_text(said))
     if metadata is not None:
         changes.append("metadata = %s")
-        params.append(orjson.dumps(metadata).decode())
+        params.append(ascii_json(dict(metadata)))
     fence = (session.vendor.id_in(lease.job_id), lease.owner, round_of(lease.token))
     changed = session.run(
         f"UPDATE {JOBS} SET {', '.join(changes) or 'worker_id = worker_id'}"

@@ -1,21 +1,27 @@
 """The worker's side of the database store."""
 
+import asyncio
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from ...jobs.errors import StoreUnavailable
 from ...jobs.model import Claim, Lease, Progress
 from ...jobs.transitions import Settlement
 from ..base import Added, ClaimRequest, Exchange, Firing, Pulse, Purged, Retention, WorkerInfo
-from . import leases, schedule, upkeep
-from .claims import claim
+from . import leases, notify, schedule, upkeep
+from .claims import is_ready
 from .client import alias_of
+from .exchange import exchange
+from .listen import Listener
 from .options import DatabaseOptions
 from .pulse import pulse
 from .session import Session, worker_session
-from .settle import settle
 from .threads import DatabaseThread
+from .waiting import LONGEST, LONGEST_AT_SQLITE, JobWaiter, NewListener
 
 
 class DatabaseWorkerStore:
@@ -30,6 +36,9 @@ class DatabaseWorkerStore:
         alias = alias_of(options)
         self._thread = DatabaseThread(alias, "vtasks-database")
         self._lease_thread = DatabaseThread(alias, "vtasks-lease")
+        self._vendor = connections[alias].vendor
+        self._waiter = JobWaiter(self, self._listeners(alias), LONGEST_AT_SQLITE if self._is_sqlite else LONGEST)
+        self._seen_version: tuple[int, int] | None = None
 
     async def open(self) -> None:
         """See `WorkerStore.open`."""
@@ -37,8 +46,8 @@ class DatabaseWorkerStore:
 
     async def close(self) -> None:
         """See `WorkerStore.close`."""
-        self._thread.close()
-        self._lease_thread.close()
+        for thing in (self._waiter, self._thread, self._lease_thread):
+            await asyncio.to_thread(thing.close)
 
     async def now(self) -> float:
         """See `WorkerStore.now`."""
@@ -48,17 +57,17 @@ class DatabaseWorkerStore:
 
     async def exchange(self, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Exchange:
         """See `WorkerStore.exchange`."""
-        cap = self._options.dead_letter_cap
+        began_at = asyncio.get_running_loop().time()
 
-        def work(session: Session) -> Exchange:
-            with session.atomic():
-                settled = settle(session, settlements, cap) if settlements else None
-                claims = claim(session, request) if request else ()
-            if settled is None:
-                return Exchange(claims=claims)
-            return Exchange(claims=claims, refused=frozenset(settled.refused), evicted=settled.evicted)
+        def work(session: Session) -> tuple[Exchange, set[str]]:
+            return exchange(session, settlements, request, self._options.dead_letter_cap)
 
-        return await self._run(work, places=len(settlements))
+        found, refilled = await self._run(work, places=len(settlements))
+        if request is not None:
+            self._waiter.claimed(len(found.claims), began_at)
+        if refilled:
+            self._waiter.wake(refilled)
+        return found
 
     async def held(self, owner: str) -> tuple[Claim, ...]:
         """See `WorkerStore.held`."""
@@ -75,16 +84,27 @@ class DatabaseWorkerStore:
     async def pulse(self, owner: str, limit: int) -> Pulse:
         """See `WorkerStore.pulse`."""
 
-        def work(session: Session) -> Pulse:
+        def work(session: Session) -> tuple[Pulse, set[str]]:
             with session.atomic():
-                found, _ = pulse(session, owner, limit)
-            return found
+                found, refilled = pulse(session, owner, limit)
+            notify.from_worker(session, refilled)
+            return found, refilled
 
-        return await self._run(work, places=limit)
+        found, refilled = await self._run(work, places=limit)
+        self._waiter.wake(refilled)
+        return found
 
     async def wait_for_jobs(self, queues: Sequence[str], timeout: float) -> bool:
         """See `WorkerStore.wait_for_jobs`."""
-        raise NotImplementedError
+        return await self._waiter.wait(queues, timeout)
+
+    async def look(self, queues: Sequence[str]) -> bool:
+        """Whether a job is ready in one of the queues, asked as cheaply as the database allows."""
+        return await self._run(lambda session: self._look(session, queues))
+
+    async def send(self, text: str) -> None:
+        """Notify everybody who listens to this database of a queue."""
+        await self._run(lambda session: notify.from_worker(session, [text]))
 
     # --- leases and roles ----------------------------------------------------------------------------------------
 
@@ -133,7 +153,30 @@ class DatabaseWorkerStore:
     # --- how it is done ------------------------------------------------------------------------------------------
 
     async def _run[T](self, work: Callable[[Session], T], *, places: int = 1) -> T:
-        return await self._thread.call(self._in_session(work, places), self._options.reply_timeout)
+        try:
+            return await self._thread.call(self._in_session(work, places), self._options.reply_timeout)
+        except StoreUnavailable:
+            # Whoever lost the server may have lost the connection he listens on without hearing of it.
+            self._waiter.distrust()
+            raise
+
+    def _listeners(self, alias: str) -> NewListener | None:
+        if self._vendor != "postgresql":
+            return None
+        return functools.partial(Listener, alias, self._options.reply_timeout)
+
+    @property
+    def _is_sqlite(self) -> bool:
+        return self._vendor == "sqlite"
+
+    def _look(self, session: Session, queues: Sequence[str]) -> bool:
+        if self._is_sqlite:
+            version = (id(session.connection.connection), session.row("PRAGMA data_version")[0])
+            if version == self._seen_version:
+                return False
+            self._seen_version = None if (found := is_ready(session, queues)) else version
+            return found
+        return is_ready(session, queues)
 
     def _run_lease[T](self, work: Callable[[Session], T], timeout: float) -> T:
         return self._lease_thread.call_blocking(self._in_session(work, 1), timeout)
