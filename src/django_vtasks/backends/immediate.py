@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import framework
 from ..conf import queue_configs
-from ..framework import AnyTask, is_only_logged
+from ..framework import AnyTask, BaseTaskBackend, is_only_logged
 from ..jobs.model import Job
 from ..stores.base import AdminStore, ClientStore, WorkerStore
 from ..tasks import VTaskResult, clock, load_task, new_result, to_job
@@ -53,6 +53,14 @@ class ImmediateBackend(VTasksBaseBackend):
     async def acquire_lock(self, _key: str, _ttl: float) -> bool:
         """Never: there is nobody to share it with."""
         return False
+
+    def get_result(self, result_id: str) -> Any:
+        """Not supported. Raises NotImplementedError."""
+        return BaseTaskBackend.get_result(self, result_id)
+
+    async def aget_result(self, result_id: str) -> Any:
+        """As `get_result`."""
+        return BaseTaskBackend.get_result(self, result_id)
 
     # --- enqueuing
 

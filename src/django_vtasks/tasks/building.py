@@ -32,6 +32,10 @@ class Prepared:
         self.checked = False
         self.shape: Any = None
 
+    def __deepcopy__(self, _memo: object) -> "Prepared":
+        # `dataclasses.asdict` copies what a task holds, and compares as different what was copied twice.
+        return self
+
 
 def to_job(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any], *, id: str, now: float) -> Job:  # noqa: A002
     """The job of a call made at `now` (epoch seconds), with its arguments in JSON form.
@@ -153,6 +157,8 @@ def task_of(job: Job, backend: str) -> AnyTask:
         declared = load_task(job.func)
     except TaskNotFound:
         declared = _lost_task(job.func)
+    if _is_as_declared(job, declared, backend):
+        return declared
     return variant(  # type: ignore[no-any-return]
         declared,
         queue_name=job.queue,
@@ -160,6 +166,12 @@ def task_of(job: Job, backend: str) -> AnyTask:
         backend=backend,
         run_after=to_datetime(job.run_after),
     )
+
+
+def _is_as_declared(job: Job, task: AnyTask, backend: str) -> bool:
+    if job.run_after is not None or task.run_after is not None:
+        return False
+    return (job.queue, job.priority, backend) == (task.queue_name, task.priority, task.backend)
 
 
 def _lost_task(path: str) -> AnyTask:

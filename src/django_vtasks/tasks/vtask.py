@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -130,16 +131,24 @@ def whole_priority(value: Any) -> int:
         return int(value)
     if isinstance(value, float) and value.is_integer():
         return int(value)
-    raise InvalidTask(f"priority must be a whole number between -100 and 100, not {value!r}.")
+    raise InvalidTask(f"priority must be a whole number between -100 and 100. It is {value!r}.")
 
 
 def variant(task: AnyTask, **values: Any) -> Any:
     """A copy of a task with other values, without validating it: for tasks read back, which may no longer be valid."""
-    copy = object.__new__(type(task))
-    for item in fields(task):
-        value = values.get(item.name, getattr(task, item.name)) if item.init else None
-        object.__setattr__(copy, item.name, value)
+    kind: Any = type(task)
+    copy = object.__new__(kind)
+    put = object.__setattr__
+    for name, kept in _fields_of(kind):
+        put(copy, name, getattr(task, name) if kept else None)
+    for name, value in values.items():
+        put(copy, name, value)
     return copy
+
+
+@cache
+def _fields_of(kind: type) -> tuple[tuple[str, bool], ...]:
+    return tuple((item.name, item.init) for item in fields(kind))
 
 
 def _check_names(given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
