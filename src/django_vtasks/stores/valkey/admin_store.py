@@ -21,7 +21,7 @@ from ..base import (
     WorkerInfo,
 )
 from . import overview, upkeep
-from .admission import QueueNames, added, admission_args, entry, read_answers
+from .admission import Gate, added, read_answers
 from .connection import link_of
 from .keys import Keys, check_queue
 from .listing import Listed, Listing, matches
@@ -41,7 +41,7 @@ class ValkeyAdminStore:
         self._options = options
         self._keys = Keys(options.prefix)
         self._client = SyncClient(link_of(options))
-        self._names = QueueNames()
+        self._gate = Gate(options.result_ttl)
         self._listing = Listing(self._keys, self._ask, self._now)
 
     def _now(self) -> Part:
@@ -131,7 +131,7 @@ class ValkeyAdminStore:
             return nobody
         at = float(self._call("clock"))
         new = changes.applied(job, new_id=os.urandom(16).hex(), at=at, position=position)
-        text = self._call("redrive", raw, *admission_args([entry(new)], self._names))
+        text = self._call("redrive", raw, *self._gate.args([self._gate.entry(new)]))
         return nobody if text is None else added(new, read_answers(text).get(0))
 
     def restore(self, letters: Sequence[DeadLetter]) -> int:
@@ -162,7 +162,7 @@ class ValkeyAdminStore:
 
     def _hasten(self, job: Job, raw: bytes) -> int:
         ready = encode(evolve_job(job, run_after=None))
-        job_id = job.id if is_tracked(job) else ""
+        job_id = job.id if is_tracked(job, self._options.result_ttl) else ""
         return int(self._call("hasten", job_id, job.queue, job.priority, raw, ready))
 
     def delete(self, which: JobFilter, limit: int = 1000) -> int:

@@ -10,71 +10,83 @@ from .keys import check_queue
 from .records import is_tracked
 from .requests import Part
 
+FORGET_AFTER = 10_000
+"""Jobs after which a queue is named to the store again, as the store may have been emptied."""
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One job ready to be sent: where it goes, and its own arguments."""
+    """One job ready to be sent. `kinds` says what its arguments are beside the payload: `t` (tracked) its id, `d`
+    (delayed) when it is due; `u` (unique) has arguments of its own."""
 
     job: Job
-    destination: tuple[str, str, int]
+    kinds: str
     args: Sequence[Part]
+    unique_args: Sequence[Part] = ()
 
 
-def entry(job: Job) -> Entry:
-    """A job's entry. Raises CodecError for what is not JSON, StoreRefused for an impossible queue name."""
-    payload = encode(job)
-    if job.result_ttl == 0 and job.unique is None and job.run_after is None:
-        return Entry(job, ("", check_queue(job.queue), job.priority), (payload,))
-    kinds = ""
-    args: list[Part] = [payload]
-    if is_tracked(job):
-        kinds += "t"
-        args.append(job.id)
-    if job.run_after is not None:
-        kinds += "d"
-        args.append(job.run_after)
-    if job.unique is not None:
-        kinds += "u"
-        args += [job.unique.key, _window(job), "b" if job.unique.mode is UniqueMode.DEBOUNCE else ""]
-    return Entry(job, (kinds, check_queue(job.queue), job.priority), args)
+class Gate:
+    """Makes entries, and the arguments for many of them. `default_ttl` is the result_ttl of jobs that name none."""
+
+    def __init__(self, default_ttl: float | None) -> None:
+        self._default_ttl = default_ttl
+        self._named: set[str] = set()
+        self._left = FORGET_AFTER
+
+    def entry(self, job: Job) -> Entry:
+        """A job's entry. Raises CodecError for what is not JSON, StoreRefused for an impossible queue name."""
+        check_queue(job.queue)
+        payload = encode(job)
+        kinds: str
+        args: tuple[Part, ...]
+        kinds, args = ("t", (payload, job.id)) if is_tracked(job, self._default_ttl) else ("", (payload,))
+        if job.run_after is not None:
+            kinds, args = kinds + "d", (*args, repr(job.run_after))
+        if job.unique is None:
+            return Entry(job, kinds, args)
+        debounces = "b" if job.unique.mode is UniqueMode.DEBOUNCE else ""
+        return Entry(job, kinds + "u", args, (job.unique.key, _window(job), debounces))
+
+    def args(self, entries: Sequence[Entry]) -> list[Part]:
+        """The number of groups, and each group."""
+        groups = _groups(entries)
+        args: list[Part] = [len(groups)]
+        for (kinds, queue, priority, _), members in groups.items():
+            args += (kinds + self._name(queue), queue, priority, len(members))
+            for position, item in members:
+                args += item.args
+                if item.unique_args:
+                    args += (position, *item.unique_args)
+        return args
+
+    def _name(self, queue: str) -> str:
+        self._left -= 1
+        if self._left <= 0:
+            self._named, self._left = set(), FORGET_AFTER
+        if queue in self._named:
+            return ""
+        self._named.add(queue)
+        return "n"
+
+
+def _groups(entries: Sequence[Entry]) -> dict[tuple[str, str, int, int], list[tuple[int, Entry]]]:
+    """Entries by kind and place; where kinds alternate in one place, a new group begins, so that their order stays."""
+    groups: dict[tuple[str, str, int, int], list[tuple[int, Entry]]] = {}
+    latest: dict[tuple[str, int], tuple[str, int]] = {}
+    for position, item in enumerate(entries):
+        place = item.job.queue, item.job.priority
+        kinds, run = latest.get(place, (item.kinds, 0))
+        if kinds != item.kinds:
+            run += 1
+        latest[place] = item.kinds, run
+        groups.setdefault((item.kinds, *place, run), []).append((position, item))
+    return groups
 
 
 def _window(job: Job) -> Part:
     if job.unique is None or job.unique.mode is not UniqueMode.WINDOW:
         return ""
     return max(1, round((job.unique.window or 0.0) * 1000))
-
-
-def admission_args(entries: Sequence[Entry], is_new: "QueueNames") -> list[Part]:
-    """The destinations and the jobs."""
-    places: dict[tuple[str, str, int], int] = {}
-    jobs: list[Part] = []
-    for item in entries:
-        jobs.append(places.setdefault(item.destination, len(places) + 1))
-        jobs += item.args
-    args: list[Part] = [len(places)]
-    for kinds, queue, priority in places:
-        args += [kinds + "n" if is_new.note(queue) else kinds, queue, priority]
-    args.append(len(entries))
-    return args + jobs
-
-
-class QueueNames:
-    """Which queues this process has named to the store already; forgotten now and then, as the store may forget."""
-
-    def __init__(self) -> None:
-        self._known: set[str] = set()
-        self._uses = 0
-
-    def note(self, queue: str) -> bool:
-        """Whether the queue is to be named."""
-        self._uses += 1
-        if self._uses % 10_000 == 0:
-            self._known = set()
-        if queue in self._known:
-            return False
-        self._known.add(queue)
-        return True
 
 
 HELD = "held"

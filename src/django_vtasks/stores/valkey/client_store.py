@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from ...jobs.model import Job, JobRecord
 from ..base import Added, CancelStatus
-from .admission import Entry, entry
+from .admission import Entry
 from .async_client import AsyncClient
 from .connection import link_of
 from .options import ValkeyOptions
@@ -99,7 +99,7 @@ class ValkeyClientStore:
         """See `ClientStore.add`."""
         caller = self._caller()
         results: list[Added] = []
-        for chunk in _chunks([entry(job) for job in jobs]):
+        for chunk in _chunks([self._plans.entry(job) for job in jobs]):
             results += self._sync.run(self._plans.add(chunk, caller))
         return results
 
@@ -107,7 +107,7 @@ class ValkeyClientStore:
         """See `ClientStore.add`."""
         side = self._side()
         results: list[Added] = []
-        for chunk in _chunks([entry(job) for job in jobs]):
+        for chunk in _chunks([self._plans.entry(job) for job in jobs]):
             results += await side.add(chunk)
         return results
 

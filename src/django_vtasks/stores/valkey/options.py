@@ -6,15 +6,14 @@ from typing import Any
 
 from .keys import DEFAULT_PREFIX
 
-DEFAULT_RESULT_TTL = 600.0
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValkeyOptions:
     """Where the server is and how it is used. Durations are seconds.
 
     Give `urls` (one, or several start nodes with `cluster`) or in `cache` an entry of CACHES, which wins. `result_ttl`
-    is for jobs that end without a worker, by cancellation. `clock` replaces the server's time in tests.
+    is how long results of jobs are kept that name no time of their own (None = not known here). `clock` replaces the
+    server's time in tests.
     """
 
     urls: tuple[str, ...] = field(default=(), repr=False)
@@ -22,7 +21,7 @@ class ValkeyOptions:
     cluster: bool = False
     prefix: str = DEFAULT_PREFIX
     dead_letter_cap: int = 1000
-    result_ttl: float = DEFAULT_RESULT_TTL
+    result_ttl: float | None = None
     connect_timeout: float = 2.0
     read_timeout: float = 5.0
     blocking_timeout: float = 1.0

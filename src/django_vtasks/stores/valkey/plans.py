@@ -8,7 +8,7 @@ from ...jobs.model import Job, JobRecord, JobState, UniqueMode
 from ...jobs.transitions import cancelled_letter
 from ...jobs.uniqueness import debounced
 from ..base import Added, AddStatus, CancelStatus
-from .admission import HELD, Entry, QueueNames, added, admission_args, entry, read_answers
+from .admission import HELD, Entry, Gate, added, read_answers
 from .keys import check_queue
 from .options import ValkeyOptions
 from .records import FINISHED, dead_record, read_record, waiting_parts
@@ -39,7 +39,8 @@ class ClientPlans:
 
     def __init__(self, options: ValkeyOptions) -> None:
         self._options = options
-        self._names = QueueNames()
+        self._gate = Gate(options.result_ttl)
+        self.entry = self._gate.entry
 
     def now(self) -> Part:
         """The first argument of every script: the test clock's time, or empty for the server's."""
@@ -48,7 +49,7 @@ class ClientPlans:
 
     def add(self, entries: Sequence[Entry], caller: Caller) -> Plan[list[Added]]:
         """Add up to `CHUNK` jobs in one step; those that debounce and meet a holder take one more each."""
-        text = yield call("add", self.now(), *caller.next(), *admission_args(entries, self._names))
+        text = yield call("add", self.now(), *caller.next(), *self._gate.args(entries))
         if not text:
             return [Added(status=AddStatus.ADDED, job_id=item.job.id) for item in entries]
         answers = read_answers(text)
@@ -69,7 +70,7 @@ class ClientPlans:
             key = job.unique.key if job.unique else ""
             if (yield call("replace", self.now(), key, holder, record, encode(merged), *place, due)):
                 return Added(status=AddStatus.REPLACED, job_id=holder)
-            text = yield call("add", self.now(), *caller.next(), *admission_args([entry(job)], self._names))
+            text = yield call("add", self.now(), *caller.next(), *self._gate.args([self.entry(job)]))
             if not text:
                 return Added(status=AddStatus.ADDED, job_id=job.id)
             status, holder = read_answers(text)[0]
@@ -101,7 +102,7 @@ class ClientPlans:
         if found.state is JobState.LEASED or record is None:
             return call("cancel", self.now(), job_id, record or b"", b"", "", 0, b"", self._options.dead_letter_cap)
         letter = cancelled_letter(found.job, waiting_parts(record)[1], now)
-        ttl = self._options.result_ttl if found.job.result_ttl is None else found.job.result_ttl
+        ttl = (self._options.result_ttl if found.job.result_ttl is None else found.job.result_ttl) or 0.0
         return call(
             "cancel",
             self.now(),

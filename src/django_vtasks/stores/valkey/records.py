@@ -14,9 +14,9 @@ WAITING = b"w"
 FINISHED = b"f"
 
 
-def is_tracked(job: Job) -> bool:
+def is_tracked(job: Job, default_ttl: float | None) -> bool:
     """Whether a record is kept while the job waits: somebody may ask for it, or its unique key names it as holder."""
-    return job.result_ttl != 0 or job.unique is not None
+    return (default_ttl if job.result_ttl is None else job.result_ttl) != 0 or job.unique is not None
 
 
 def finished_record(finish: Finish) -> bytes:

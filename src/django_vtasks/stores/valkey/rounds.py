@@ -1,6 +1,6 @@
 """Rounds of a worker as plans: settle, claim, reclaim."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import batched
 from typing import Any
@@ -9,7 +9,7 @@ from ...jobs.model import Claim
 from ...jobs.transitions import Settlement
 from ..base import ClaimRequest, Exchange
 from .claims import ADOPTED, new_claims
-from .decisions import claim_args, decision_args, in_writing_order, sort
+from .decisions import Writer, claim_args, in_writing_order
 from .requests import Part, Plan, call
 
 CHUNK = 500
@@ -45,37 +45,36 @@ class Written:
 class Rounds:
     """Makes the calls of `exchange`. `now` gives the first argument of every script."""
 
-    def __init__(self, now: Callable[[], Part], dead_letter_cap: int) -> None:
+    def __init__(self, now: Callable[[], Part], writer: Writer, dead_letter_cap: int) -> None:
         self._now = now
+        self._writer = writer
         self._cap = dead_letter_cap
 
-    def exchange(
-        self, settlements: Sequence[Settlement], request: ClaimRequest | None, nonce: str, told: Container[str]
-    ) -> Plan[Exchange]:
-        """Settle, then claim. `nonce` goes into the tokens of the new claims, `told` are tokens with a progress."""
+    def exchange(self, settlements: Sequence[Settlement], request: ClaimRequest | None, nonce: str) -> Plan[Exchange]:
+        """Settle, then claim. `nonce` goes into the tokens of the new claims."""
         written = Written()
         groups = _groups(settlements)
         mine = groups.pop((request.owner, False), None) if request else None
         for group in groups.values():
-            yield from self._settle(group, told, written)
+            yield from self._settle(group, written)
         if request is None:
             return written.with_claims(())
         items = mine.items if mine else []
         if len(items) > CHUNK:
-            yield from self._settle(Group(request.owner, reclaim=False, items=items[:-CHUNK]), told, written)
+            yield from self._settle(Group(request.owner, reclaim=False, items=items[:-CHUNK]), written)
             items = items[-CHUNK:]
-        now, counts, parts = yield from self._round(request.owner, items, (nonce, *_wanted(request)), told, written)
+        now, counts, parts = yield from self._round(request.owner, items, (nonce, *_wanted(request)), written)
         return written.with_claims(new_claims(request.owner, nonce, float(now), counts, parts))
 
-    def _settle(self, group: Group, told: Container[str], written: Written) -> Plan[None]:
+    def _settle(self, group: Group, written: Written) -> Plan[None]:
         if group.owner.startswith(ADOPTED):
             yield from self._adopt(group, written)
             return
         for chunk in batched(group.items, CHUNK):
             if not group.reclaim:
-                yield from self._round(group.owner, chunk, ("", 0, 0), told, written)
+                yield from self._round(group.owner, chunk, ("", 0, 0), written)
                 continue
-            decisions = [part for item in chunk for part in decision_args(item, told)]
+            decisions = [part for item in chunk for part in self._writer.decision_args(item)]
             args = (group.owner, self._cap, len(chunk), *claim_args(chunk), *decisions)
             positions, evicted = yield call("reclaim", self._now(), *args)
             written.note(chunk, positions, evicted)
@@ -83,7 +82,7 @@ class Rounds:
     def _adopt(self, group: Group, written: Written) -> Plan[None]:
         worker_id = group.owner.removeprefix(ADOPTED)
         for item in group.items:
-            decision = decision_args(item)
+            decision = self._writer.decision_args(item)
             done, evicted = yield call("adopt", self._now(), worker_id, self._cap, item.claim.raw, *decision)
             written.note((item,), () if done else (0,), evicted)
 
@@ -92,12 +91,11 @@ class Rounds:
         owner: str,
         items: Sequence[Settlement],
         claim: Sequence[Part],
-        told: Container[str],
         written: Written,
     ) -> Plan[tuple[bytes, Sequence[Any], Sequence[bytes]]]:
         """One call of `exchange.lua`; `claim` is the nonce, then what is wanted."""
-        ordered = sort(items, told)
-        args = (owner, claim[0], self._cap, *ordered.args(told), *claim[1:])
+        ordered = self._writer.sort(items)
+        args = (owner, claim[0], self._cap, *ordered.args(), *claim[1:])
         # Sent twice, it would claim twice, and call settlements lost that the first one wrote.
         now, positions, evicted, counts, parts = yield call("exchange", self._now(), *args, again=False)
         if positions or evicted:

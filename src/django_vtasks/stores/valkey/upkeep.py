@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from ...jobs.codec import decode_letter
 from ..base import Added, AddStatus, Firing, Purged, Retention
-from .admission import QueueNames, added, admission_args, entry, read_answers
+from .admission import Gate, added, read_answers
 from .keys import Keys
 from .records import is_over
 from .requests import Command, Part, Plan, call
@@ -87,13 +87,13 @@ def _slot(text: bytes | None) -> float | None:
     return slot if slot is not None and math.isfinite(slot) else None
 
 
-def fire(now: Part, firing: Firing, names: QueueNames) -> Plan[Added | None]:
+def fire(now: Part, firing: Firing, gate: Gate) -> Plan[Added | None]:
     """Record a slot and add its job, if the last slot is the expected one."""
     args: list[Part] = [firing.entry, "" if firing.expected is None else repr(firing.expected), repr(firing.slot)]
     if firing.job is None:
         text = yield call("fire", now, *args, 0)
         return None if text is None else Added(status=AddStatus.ADDED, job_id=None)
-    text = yield call("fire", now, *args, 1, *admission_args([entry(firing.job)], names))
+    text = yield call("fire", now, *args, *gate.args([gate.entry(firing.job)]))
     if text is None:
         return None
     return added(firing.job, read_answers(text).get(0))

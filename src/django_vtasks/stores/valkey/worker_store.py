@@ -14,10 +14,11 @@ from ...jobs.model import Claim, Lease, Progress, UniqueMode, evolve_job
 from ...jobs.transitions import Settlement
 from ..base import Added, ClaimRequest, Exchange, Firing, Pulse, Purged, Retention, WorkerInfo
 from . import upkeep
-from .admission import QueueNames
+from .admission import Gate
 from .async_client import AsyncClient
 from .claims import split_token, stored_claim
 from .connection import link_of
+from .decisions import Writer
 from .keys import Keys
 from .options import ValkeyOptions
 from .records import progress_text
@@ -40,10 +41,10 @@ class ValkeyWorkerStore:
         self._client = AsyncClient(self._link)
         self._lease_client = SyncClient(self._link)
         self._wakeup = Wakeup(self._link, self._keys, block=options.blocking_timeout, interval=options.poll_interval)
-        self._rounds = Rounds(self._now, options.dead_letter_cap)
-        self._nonces = (f"{os.urandom(4).hex()}.{number:x}" for number in itertools.count())
         self._told: set[str] = set()
-        self._names = QueueNames()
+        self._rounds = Rounds(self._now, Writer(options.result_ttl, self._told), options.dead_letter_cap)
+        self._nonces = (f"{os.urandom(4).hex()}.{number:x}" for number in itertools.count())
+        self._gate = Gate(options.result_ttl)
         self._queues: tuple[str, ...] = ()
 
     def _now(self) -> Part:
@@ -64,9 +65,10 @@ class ValkeyWorkerStore:
 
     async def exchange(self, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Exchange:
         """See `WorkerStore.exchange`."""
-        plan = self._rounds.exchange(settlements, request, next(self._nonces), self._told)
+        plan = self._rounds.exchange(settlements, request, next(self._nonces))
         result = await self._client.run(plan)
-        self._told.difference_update([item.claim.lease.token for item in settlements] if self._told else ())
+        if self._told:
+            self._told.difference_update([item.claim.lease.token for item in settlements])
         started = [claim for claim in result.claims if _frees_its_key(claim)]
         if started:
             await self._client.send(_key_release(started, self._now()))
@@ -153,7 +155,7 @@ class ValkeyWorkerStore:
 
     async def fire(self, firing: Firing) -> Added | None:
         """See `WorkerStore.fire`."""
-        return await self._client.run(upkeep.fire(self._now(), firing, self._names))
+        return await self._client.run(upkeep.fire(self._now(), firing, self._gate))
 
     async def purge(self, retention: Retention, limit: int) -> Purged:
         """See `WorkerStore.purge`."""

@@ -1,9 +1,9 @@
 -- Add jobs, once even when the call is sent again: caller:<name> has the number and the answer of a caller's last call.
 --
--- ARGV: now, caller, call number, destinations and jobs (see admit.lua).
+-- ARGV: now, caller, call number, jobs (see admit.lua).
 -- Returns: text, a line "<position> <status> <holder>" for each job that was not added.
 --
--- include: places, records, unique, admit
+-- include: admit
 local now = clock()
 local caller, turn = P .. 'caller:' .. arg(), arg()
 

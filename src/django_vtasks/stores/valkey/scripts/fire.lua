@@ -1,9 +1,9 @@
 -- Record a slot of a schedule entry and add its job, if the last slot is the expected one.
 --
--- ARGV: now, entry, expected slot or empty, slot, 0 or 1 and destinations and jobs (see admit.lua).
+-- ARGV: now, entry, expected slot or empty, slot, jobs (see admit.lua).
 -- Returns: nil, or text as add.lua does.
 --
--- include: places, records, unique, admit
+-- include: admit
 local now = clock()
 local key, expected, slot = P .. 'scheduler:vtasks_last_run:' .. arg(), arg(), arg()
 local last = tonumber(call('GET', key) or '')
@@ -15,7 +15,4 @@ if last ~= tonumber(expected) then
   return nil
 end
 call('SET', key, slot)
-if number() == 0 then
-  return ''
-end
 return admit_all(now)

@@ -1,9 +1,9 @@
 -- Enqueue a dead letter again: remove it and add its new job.
 --
--- ARGV: now, letter, destinations and jobs (see admit.lua).
+-- ARGV: now, letter, jobs (see admit.lua).
 -- Returns: nil when the letter is not there, else text as add.lua does; with text the letter stays.
 --
--- include: places, records, letters, unique, admit
+-- include: letters, admit
 local now, letter = clock(), arg()
 if call('HEXISTS', P .. 'letter_ids', redis.sha1hex(letter)) == 0 and not call('LPOS', P .. 'q:failed', letter) then
   return nil
