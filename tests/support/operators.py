@@ -6,6 +6,7 @@ import asyncio
 import time
 from contextlib import contextmanager
 
+from django_vtasks import task
 from django_vtasks.jobs.errors import StoreUnavailable
 from django_vtasks.jobs.model import Job, Progress
 from django_vtasks.jobs.outcomes import Raised, Succeeded
@@ -16,6 +17,11 @@ from tests.support.builders import a_failure
 
 OWNER = "worker-1-abcd"
 FUNC = "tests.project.tasks.echo"
+
+
+@task(redact=["iban"])
+def pay(amount, iban):
+    """A task with an argument that is not shown."""
 
 
 class Scene:

@@ -100,7 +100,7 @@ def chosen_alias(request: HttpRequest) -> Alias | None:
 
 def tell_problem(request: HttpRequest, alias: Alias, error: QueueError) -> None:
     """Say that an action was not done because the store did not do it."""
-    messages.error(request, f"Nothing was changed for sure: the store of {alias.name!r} did not answer. {error}")
+    messages.error(request, f"The store of {alias.name!r} did not do it, or not all of it: {error}.")
 
 
 def record(request: HttpRequest, *, of: str, about: str, message: str, flag: int = CHANGE) -> None:

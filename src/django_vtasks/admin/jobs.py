@@ -85,7 +85,7 @@ class JobPage(StorePage):
         context["may"] = granted(request)
         html = render_to_string("admin/django_vtasks/includes/job.html", context, request=request)
         done = context["record"].finished_at is not None
-        return JsonResponse({"html": html, "done": done}, headers={"Cache-Control": "no-store"})
+        return JsonResponse({"html": html, "done": done})
 
     def edit(self, request: HttpRequest, job_id: str) -> HttpResponse:
         """Retry a dead letter with other arguments."""

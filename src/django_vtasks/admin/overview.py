@@ -31,17 +31,13 @@ class OverviewPage(StorePage):
 
     def overview(self, request: HttpRequest) -> HttpResponse:
         """Every alias at a glance."""
-        return self.show(
-            request, "overview", "Tasks", sections=_sections(), live_url=links.page("overview_live"), is_live=True
-        )
+        return self.show(request, "overview", "Tasks", sections=_sections(), live_url=links.page("overview_live"))
 
     def live(self, request: HttpRequest) -> HttpResponse:
         """The part of the page that changes, for the script that refreshes it."""
         context = {"sections": _sections(), "may": granted(request)}
-        return JsonResponse(
-            {"html": render_to_string("admin/django_vtasks/includes/sections.html", context, request=request)},
-            headers={"Cache-Control": "no-store"},
-        )
+        html = render_to_string("admin/django_vtasks/includes/sections.html", context, request=request)
+        return JsonResponse({"html": html})
 
     def change_queue(self, request: HttpRequest) -> HttpResponse:
         """Pause or resume a queue."""
