@@ -103,8 +103,8 @@ def test_enqueuing_and_reading_cost_one_statement_each(alias):
         result = sample.bare.enqueue(1)
     with CaptureQueriesContext(connections[alias]) as read:
         sample.bare.get_result(result.id)
-    before = [] if connections[alias].vendor == "postgresql" else ["SELECT"]
-    assert [query["sql"].split()[0] for query in written] in (["INSERT"], [*before, "INSERT"])
+    assert len(written) <= (1 if connections[alias].vendor == "postgresql" else 2)
+    assert "INSERT" in written[-1]["sql"]
     assert len(read) == 1
 
 
