@@ -74,3 +74,18 @@ async def ahold(path, within=60):
 def attempt_number(context):
     """Return which attempt this is."""
     return context.attempt
+
+
+@task()
+async def block_the_loop(path, within=60):
+    """Say that it started, and keep the event loop from turning until `path` exists."""
+    Path(f"{path}.started").touch()
+    eventually(Path(path).exists, within=within)
+
+
+@task(max_rescues=3)
+def record_slowly(label, path):
+    """As `record`, but not before `path` exists; may be rescued."""
+    Path(f"{path}.{os.getpid()}.started").touch()
+    eventually(Path(path).exists, within=60)
+    Effect.objects.create(label=label, pid=os.getpid())

@@ -8,7 +8,7 @@ import traceback
 
 from ..events import Emitter, LoopBlocked
 
-TELL_AFTER = 10.0
+TELL_AFTER = 5.0
 """Seconds after which a block is reported although it is not over."""
 
 

@@ -1,0 +1,160 @@
+"""A project on each kind of store, worked on by real processes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import ROOT, ManagedProcess, manage, process_environment
+from tests.support.waiting import eventually
+
+FAST = {
+    "VTASKS_HEARTBEAT_INTERVAL": 0.5,
+    "VTASKS_LEASE_SECONDS": 2,
+    "VTASKS_RESCUE_INTERVAL": 0.5,
+    "VTASKS_SHUTDOWN_TIMEOUT": 20,
+}
+
+
+class Site:
+    """One project: its environment, code run in it, and its workers."""
+
+    def __init__(self, folder: Path, env: dict[str, str], settings: dict[str, object]) -> None:
+        self.folder = folder
+        self.settings = settings
+        self._env = env
+
+    def env(self, **settings: object) -> dict[str, str]:
+        return self._env | {"VTASKS_TEST_SETTINGS": json.dumps(self.settings | settings)}
+
+    def migrate(self) -> None:
+        manage("migrate", "--verbosity", "0", env=self.env())
+
+    def python(self, code: str) -> str:
+        """Run code that has the tasks at hand, as the site's web process would; return what it printed."""
+        done = subprocess.run(
+            [sys.executable, "-c", f"{PRELUDE}\n{code}"],
+            cwd=ROOT,
+            env=process_environment(PYTHONPATH=str(ROOT), **self.env()),
+            capture_output=True,
+            text=True,
+            timeout=90,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def enqueue(self, *calls: str) -> list[str]:
+        """Enqueue calls written as code, e.g. `add, 1, 2`; return their ids."""
+        return json.loads(self.python(f"show([enqueued({', '.join(f'({call},)' for call in calls)})][0])"))
+
+    def results(self, ids: list[str]) -> dict[str, dict[str, object]]:
+        """What the results of jobs say, by id."""
+        return json.loads(self.python(f"show(results({ids!r}))"))
+
+    def statuses(self, ids: list[str]) -> list[object]:
+        found = self.results(ids)
+        return [found[job]["status"] for job in ids]
+
+    def until_statuses(self, ids: list[str], expected: list[str]) -> None:
+        eventually(lambda: self.statuses(ids) == expected, within=60, message=lambda: str(self.results(ids)))
+
+    def effects(self) -> dict[str, int]:
+        """How often each label was recorded."""
+        return json.loads(self.python("show(effects())"))
+
+    def worker(self, *arguments: str, **settings: object) -> ManagedProcess:
+        return ManagedProcess("runworker", *arguments, env=self.env(**settings))
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+
+PRELUDE = """
+import collections, json
+import django; django.setup()
+from django.tasks import task_backends
+from tests.project.models import Effect
+from tests.project.tasks import *
+backend = task_backends["default"]
+
+def show(value):
+    print(json.dumps(value, default=str))
+
+def enqueued(*calls):
+    return [str(task.enqueue(*args).id) for task, *args in calls]
+
+def results(ids):
+    found = {}
+    for job in ids:
+        result = backend.get_result(job)
+        found[job] = {
+            "status": result.status.value,
+            "workers": result.worker_ids,
+            "attempts": result.attempts,
+            "errors": [error.exception_class_path for error in result.errors],
+        }
+    return found
+
+def effects():
+    return dict(collections.Counter(Effect.objects.values_list("label", flat=True)))
+"""
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory) -> Path:
+    """A migrated SQLite file to copy."""
+    file = tmp_path_factory.mktemp("migrated") / "db.sqlite3"
+    manage("migrate", "--verbosity", "0", env={"VTASKS_TEST_DB_URL": f"sqlite://{file}"})
+    return file
+
+
+@pytest.fixture
+def sqlite_site(tmp_path, migrated_file) -> Site:
+    """Jobs in an SQLite file."""
+    file = tmp_path / "db.sqlite3"
+    shutil.copy(migrated_file, file)
+    return Site(tmp_path, {"VTASKS_TEST_DB_URL": f"sqlite://{file}"}, FAST)
+
+
+@pytest.fixture
+def postgres_site(tmp_path, postgres_server) -> Site:
+    """Jobs in PostgreSQL, in a database of the test's own."""
+    site = Site(tmp_path, {"VTASKS_TEST_DB": "postgres", "VTASKS_TEST_DB_URL": _new_database(postgres_server)}, FAST)
+    site.migrate()
+    return site
+
+
+@pytest.fixture
+def valkey_site(tmp_path, sqlite_site, clean_valkey) -> Site:
+    """Jobs in Valkey, effects in an SQLite file."""
+    backend = "django_vtasks.backends.valkey.ValkeyTaskBackend"
+    tasks = {"default": {"BACKEND": backend, "OPTIONS": {"BROKER_URL": clean_valkey.url}}}
+    return Site(tmp_path, sqlite_site._env, FAST | {"TASKS": tasks})
+
+
+@pytest.fixture(
+    params=[
+        "sqlite",
+        pytest.param("postgres", marks=pytest.mark.postgres),
+        pytest.param("valkey", marks=pytest.mark.valkey),
+    ]
+)
+def site(request) -> Site:
+    """A project on each kind of store in turn."""
+    return request.getfixturevalue(f"{request.param}_site")
+
+
+def _new_database(server) -> str:
+    import psycopg
+
+    name = f"site_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        connection.execute(f'CREATE DATABASE "{name}"')
+    return f"{server.url.rpartition('/')[0]}/{name}"

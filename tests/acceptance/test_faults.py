@@ -1,0 +1,148 @@
+"""Processes that die, freeze and stop: nothing is lost, nothing is done twice, on every kind of store."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import eventually
+
+pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(300)]
+
+
+def started(path):
+    """The processes that began the task that waits for `path`."""
+    folder = Path(path).parent
+    return {int(file.name.split(".")[-2]) for file in folder.glob(f"{Path(path).name}.*.started")}
+
+
+def test_a_killed_workers_job_is_run_by_another_and_the_rest_is_untouched(site):
+    gate = site.path("gate")
+    with site.worker("--id", "first", "--concurrency", "2") as first:
+        jobs = site.enqueue(f"record_slowly, 'a', {gate!r}", f"record_slowly, 'b', {gate!r}")
+        later = site.enqueue("record, 'c'")
+        eventually(lambda: Path(f"{gate}.{first.pid}.started").exists())
+        first.kill()
+    Path(gate).touch()
+    with site.worker("--id", "second") as second:
+        site.until_statuses(jobs + later, ["SUCCESSFUL"] * 3)
+        assert second.terminate() == 0
+    assert site.effects() == {"a": 1, "b": 1, "c": 1}
+    for job, result in site.results(jobs).items():
+        assert [worker.partition(":")[0] for worker in result["workers"]] in (["first", "second"], ["second"]), job
+
+
+def test_a_job_that_may_not_be_rescued_fails_with_the_reason_when_its_worker_is_killed(site):
+    gate = site.path("gate")
+    with site.worker("--concurrency", "1") as first:
+        jobs = site.enqueue(f"hold, {gate!r}")
+        eventually(Path(f"{gate}.started").exists)
+        first.kill()
+    with site.worker() as second:
+        site.until_statuses(jobs, ["FAILED"])
+        assert second.terminate() == 0
+    [result] = site.results(jobs).values()
+    assert result["errors"] == ["django_vtasks.jobs.errors.RescuedTooOften"]
+    assert site.effects() == {}
+
+
+def test_a_frozen_worker_loses_its_job_to_another_and_changes_nothing_when_it_wakes(site):
+    gate = site.path("gate")
+    with site.worker("--id", "frozen", "--concurrency", "1") as frozen:
+        jobs = site.enqueue(f"record_slowly, 'a', {gate!r}")
+        eventually(lambda: frozen.pid in started(gate))
+        frozen.pause()
+        with site.worker("--id", "awake") as awake:
+            eventually(lambda: awake.pid in started(gate), within=60)
+            frozen.resume()
+            frozen.wait_for_log("had run out", within=60)
+            Path(gate).touch()
+            site.until_statuses(jobs, ["SUCCESSFUL"])
+            assert awake.terminate() == 0
+        [after] = site.enqueue("add, 1, 2")
+        site.until_statuses([after], ["SUCCESSFUL"])
+        assert frozen.terminate() == 0
+    [result] = site.results(jobs).values()
+    assert result["workers"][-1].startswith("awake:")
+    assert result["attempts"] == 2
+
+
+def test_a_worker_that_is_stopped_under_load_loses_and_doubles_nothing(site):
+    labels = [f"job {number}" for number in range(120)]
+    with site.worker("--concurrency", "4") as first:
+        first.wait_for_log("starts")
+        jobs = site.enqueue(*(f"record, {label!r}" for label in labels))
+        eventually(lambda: "succeeded" in first.log_text(), message=first.log_text)
+        assert first.terminate(within=60) == 0
+    with site.worker("--batch", "--concurrency", "4") as second:
+        assert second.wait(within=120) == 0
+    assert site.effects() == dict.fromkeys(labels, 1)
+    assert set(site.statuses(jobs)) == {"SUCCESSFUL"}
+
+
+def test_a_second_signal_ends_the_worker_at_once_and_hands_the_job_back(site):
+    gate = site.path("gate")
+    with site.worker("--concurrency", "1", "--shutdown-timeout", "3600") as worker:
+        jobs = site.enqueue(f"hold, {gate!r}")
+        eventually(Path(f"{gate}.started").exists)
+        worker.send(signal.SIGTERM)
+        worker.wait_for_log("Stopping; ")
+        assert worker.exit_code is None
+        began = time.monotonic()
+        worker.send(signal.SIGTERM)
+        worker.wait()
+        assert time.monotonic() - began < 10, "the deadline of an hour was not cut short"
+    [result] = site.results(jobs).values()
+    assert (result["status"], result["errors"]) == ("READY", [])
+
+
+def test_at_the_deadline_the_job_is_handed_back(site):
+    gate = site.path("gate")
+    with site.worker("--concurrency", "1", "--shutdown-timeout", "0.5") as worker:
+        jobs = site.enqueue(f"hold, {gate!r}")
+        eventually(Path(f"{gate}.started").exists)
+        began = time.monotonic()
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 0
+        assert time.monotonic() - began < 10
+    [result] = site.results(jobs).values()
+    assert (result["status"], result["errors"]) == ("READY", [])
+    Path(gate).touch()
+    with site.worker("--batch") as other:
+        assert other.wait(within=60) == 0
+    assert site.statuses(jobs) == ["SUCCESSFUL"]
+
+
+def test_a_worker_whose_event_loop_is_blocked_keeps_its_job_and_ends_at_the_deadline_all_the_same(site):
+    gate = site.path("gate")
+    with site.worker("--concurrency", "1", "--shutdown-timeout", "0.5") as worker:
+        jobs = site.enqueue(f"block_the_loop, {gate!r}")
+        eventually(Path(f"{gate}.started").exists)
+        with site.worker("--id", "other") as other:
+            other.wait_for_log("starts")
+            worker.wait_for_log(r"The event loop was blocked for (.|\n)*block_the_loop", within=60)
+            assert other.terminate() == 0
+        assert site.statuses(jobs) == ["RUNNING"]
+        worker.send(signal.SIGTERM)
+        assert worker.wait() == 1
+        assert "does not answer" in worker.log_text()
+    [result] = site.results(jobs).values()
+    assert (result["status"], result["errors"]) == ("READY", [])
+
+
+def test_two_workers_with_one_id_are_two_workers(site):
+    gate = site.path("gate")
+    flags = ("--id", "twin", "--concurrency", "2")
+    with site.worker(*flags) as one, site.worker(*flags) as other:
+        one.wait_for_log("starts")
+        other.wait_for_log("starts")
+        jobs = site.enqueue(*(f"record_slowly, {label!r}, {gate!r}" for label in "abcd"))
+        eventually(lambda: {one.pid, other.pid} <= started(gate), within=60)
+        one.kill()
+        Path(gate).touch()
+        site.until_statuses(jobs, ["SUCCESSFUL"] * 4)
+        assert other.terminate() == 0
+    assert site.effects() == dict.fromkeys("abcd", 1)
