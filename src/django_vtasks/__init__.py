@@ -4,15 +4,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .exceptions import Discard, Retry, Snooze
+    from .jobs.limits import Concurrency, Rate
     from .jobs.retries import Exponential, Fixed
     from .tasks import Unique, VTask, VTaskResult, task
 
 __version__ = "4.0.0.dev0"
 
 _HOMES = {
+    "Concurrency": "jobs.limits",
     "Discard": "exceptions",
     "Exponential": "jobs.retries",
     "Fixed": "jobs.retries",
+    "Rate": "jobs.limits",
     "Retry": "exceptions",
     "Snooze": "exceptions",
     "Unique": "tasks",
@@ -38,4 +41,16 @@ def __dir__() -> list[str]:
     return sorted((*globals(), *_HOMES))
 
 
-__all__ = ["Discard", "Exponential", "Fixed", "Retry", "Snooze", "Unique", "VTask", "VTaskResult", "task"]
+__all__ = [
+    "Concurrency",
+    "Discard",
+    "Exponential",
+    "Fixed",
+    "Rate",
+    "Retry",
+    "Snooze",
+    "Unique",
+    "VTask",
+    "VTaskResult",
+    "task",
+]

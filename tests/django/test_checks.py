@@ -99,6 +99,18 @@ def test_the_settings_and_the_schedule_are_checked_together(settings):
     assert any("worker_concurrency" in message.msg for message in messages)
 
 
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("VTASKS_BATCH_QUEUES", "'batch'"), ("VTASKS_CONCURENCY", "VTASKS_CONCURRENCY"), ("VTASKS_XYZZY", "reference")],
+)
+def test_a_setting_that_does_not_exist_is_reported(settings, name, hint):
+    setattr(settings, name, 5)
+    (message,) = run_checks()
+    assert message.id == "django_vtasks.W011"
+    assert name in message.msg
+    assert hint in message.hint
+
+
 def test_a_worker_alias_that_does_not_exist_is_reported(settings):
     settings.VTASKS_BACKEND = "nowhere"
     (message,) = run_checks()

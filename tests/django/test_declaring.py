@@ -10,6 +10,7 @@ import sys
 from datetime import timedelta
 
 import pytest
+from django.template import engines
 from django.utils import timezone
 
 from django_vtasks import Unique, VTask, task
@@ -44,6 +45,17 @@ def test_a_task_can_be_called_like_its_function():
 
 def a_closure(value=1):
     return lambda: value
+
+
+def test_a_template_that_shows_a_task_does_not_run_it():
+    template = engines["django"].from_string("{{ task.name }} {{ result.task.module_path }}")
+    shown = template.render({"task": exploding, "result": {"task": exploding}})
+    assert shown == f"exploding {__name__}.exploding"
+
+
+@task
+def exploding():
+    raise AssertionError("it was run")
 
 
 @pytest.mark.parametrize(
@@ -355,6 +367,22 @@ def test_a_module_with_tasks_can_be_imported_before_the_app_registry_is_ready():
         done = _run(script)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines() == ["VTask", "[]"]
+
+
+@pytest.mark.skipif(LOGGER_NAME == "django_tasks", reason="the backport is the framework here")
+def test_tasks_declared_through_the_backport_are_ours_too():
+    """L 127: Wagtail declares its tasks that way on every version of Django."""
+    script = (
+        "from django.conf import settings\n"
+        f"settings.configure(TASKS={entry(MEMORY)!r}, INSTALLED_APPS=['django_vtasks', 'django_tasks'])\n"
+        "import django; django.setup()\n"
+        "import tests.support.backport_tasks as backport\n"
+        "result = backport.declared.enqueue(1)\n"
+        "print(type(backport.declared).__name__, backport.declared.get_result(result.id) == result)\n"
+    )
+    done = _run(script)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "VTask True"
 
 
 def test_the_public_names_load_on_first_use():

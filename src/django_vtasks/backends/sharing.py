@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import Any
 
 from django.core.signals import setting_changed
@@ -25,9 +26,15 @@ def shared[Store](alias: str, kind: str, make: Callable[[], Store]) -> Store:
 
 
 def _forget(*, setting: str, **_kwargs: Any) -> None:
-    if setting in _DECISIVE:
-        with _lock:
-            _stores.clear()
+    if setting not in _DECISIVE:
+        return
+    with _lock:
+        dropped = list(_stores.values())
+        _stores.clear()
+    for store in dropped:
+        close = getattr(store, "close", None)
+        if close is not None and not iscoroutinefunction(close):
+            close()
 
 
 setting_changed.connect(_forget, weak=False, dispatch_uid="django_vtasks.backends.sharing")

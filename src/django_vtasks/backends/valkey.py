@@ -65,6 +65,9 @@ class ValkeyTaskBackend(VTasksBaseBackend):
 
         return str(link_of(self._store_options()).endpoint)
 
+    def _get_key(self, name: str) -> str:
+        return f"{self.prefix}{name}"
+
     @property
     def blocking_timeout(self) -> float:
         """Seconds that a worker waits for jobs in one call."""

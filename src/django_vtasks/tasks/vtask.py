@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from django.utils import timezone
 
@@ -27,6 +27,9 @@ class VTask[**P, R](TaskOf[P, R]):
 
     Every field beyond Django's has a default, so a task rebuilt from Django's fields alone still runs.
     """
+
+    do_not_call_in_templates: ClassVar[bool] = True
+    """A template that shows a task must not run it."""
 
     priority: int = 0
     backend: str = "default"
