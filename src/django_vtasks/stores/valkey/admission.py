@@ -52,7 +52,7 @@ class Gate:
         groups = _groups(entries)
         args: list[Part] = [len(groups)]
         for (kinds, queue, priority, _), members in groups.items():
-            args += (kinds + self._name(queue), queue, priority, len(members))
+            args += (kinds, self._name(queue), queue, priority, len(members))
             for position, item in members:
                 args += item.args
                 if item.unique_args:
@@ -66,7 +66,7 @@ class Gate:
         if queue in self._named:
             return ""
         self._named.add(queue)
-        return "n"
+        return "1"
 
 
 def _groups(entries: Sequence[Entry]) -> dict[tuple[str, str, int, int], list[tuple[int, Entry]]]:

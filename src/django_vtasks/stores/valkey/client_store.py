@@ -22,32 +22,46 @@ def new_name() -> str:
     return os.urandom(16).hex()
 
 
+type Waiting = tuple[Sequence[Entry], asyncio.Future[list[Added]]]
+
+
 class LoopSide:
-    """What belongs to one event loop: a connection, and the jobs that wait for the call under way to end."""
+    """What belongs to one event loop: a connection, and the jobs that wait for the call under way to end.
+
+    A lone call goes out at once. What is given meanwhile goes out together afterwards, so that many coroutines share
+    few calls without anybody waiting for company.
+    """
 
     def __init__(self, client: AsyncClient, plans: ClientPlans) -> None:
         self.client = client
         self._plans = plans
         self._caller = Caller(new_name())
-        self._waiting: list[tuple[Sequence[Entry], asyncio.Future[list[Added]]]] = []
+        self._waiting: list[Waiting] = []
+        self._busy = False
         self._flusher: asyncio.Task[None] | None = None
 
     async def add(self, entries: Sequence[Entry]) -> list[Added]:
-        """Send jobs together with all that other coroutines give while a call is under way."""
-        future: asyncio.Future[list[Added]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((entries, future))
-        if self._flusher is None:
-            self._flusher = asyncio.create_task(self._flush())
-        return await future
+        """Send up to `CHUNK` jobs. Raises StoreUnavailable or StoreRefused."""
+        if self._busy:
+            future: asyncio.Future[list[Added]] = asyncio.get_running_loop().create_future()
+            self._waiting.append((entries, future))
+            return await future
+        self._busy = True
+        try:
+            return await self.client.run(self._plans.add(entries, self._caller))
+        finally:
+            self._busy = bool(self._waiting)
+            if self._busy:
+                self._flusher = asyncio.create_task(self._flush())
 
     async def _flush(self) -> None:
         try:
             while self._waiting:
                 await self._send(self._take())
         finally:
-            self._flusher = None
+            self._busy = False
 
-    def _take(self) -> list[tuple[Sequence[Entry], asyncio.Future[list[Added]]]]:
+    def _take(self) -> list[Waiting]:
         size, end = 0, 0
         for entries, _ in self._waiting:
             size += len(entries)
@@ -57,23 +71,33 @@ class LoopSide:
         taken, self._waiting = self._waiting[:end], self._waiting[end:]
         return taken
 
-    async def _send(self, batch: list[tuple[Sequence[Entry], asyncio.Future[list[Added]]]]) -> None:
+    async def _send(self, batch: list[Waiting]) -> None:
         try:
-            results = await self.client.run(
-                self._plans.add([item for entries, _ in batch for item in entries], self._caller)
-            )
-        except BaseException as error:
-            for _, future in batch:
-                if not future.done():
-                    future.set_exception(error) if isinstance(error, Exception) else future.cancel()
-            if not isinstance(error, Exception):
-                raise
-            return
-        start = 0
-        for entries, future in batch:
-            if not future.done():
-                future.set_result(results[start : start + len(entries)])
-            start += len(entries)
+            together = [item for entries, _ in batch for item in entries]
+            results = await self.client.run(self._plans.add(together, self._caller))
+        except asyncio.CancelledError:
+            for _, future in batch + self._waiting:
+                future.cancel()
+            self._waiting.clear()
+            raise
+        except Exception as error:
+            _fail(batch, error)
+        else:
+            _answer(batch, results)
+
+
+def _fail(batch: list[Waiting], error: Exception) -> None:
+    for _, future in batch:
+        if not future.done():
+            future.set_exception(error)
+
+
+def _answer(batch: list[Waiting], results: list[Added]) -> None:
+    start = 0
+    for entries, future in batch:
+        if not future.done():
+            future.set_result(results[start : start + len(entries)])
+        start += len(entries)
 
 
 class ValkeyClientStore:

@@ -1,36 +1,16 @@
--- Let jobs in. ARGV: number of groups; of each its kinds, queue, priority, number of jobs, and of each job its payload
--- and what the kinds say: `t` (tracked: it has a record) its id; `d` (delayed) the epoch it is due; `u` (unique) its
--- position, its key, the window in milliseconds or empty, and `b` when it debounces. `n` names the queue to the store.
--- include: push
-local WAITING = '604800000'
-
+-- Let jobs in. ARGV: number of groups; of each its kinds, `1` to name the queue to the store (else empty), queue,
+-- priority, number of jobs, and of each job its payload and what the kinds say: `t` (tracked: it has a record) its id;
+-- `d` (delayed) the epoch it is due; `u` (unique) its position, its key, the window in milliseconds or empty, and `b`
+-- when it debounces. Returns text, a line "<position> <status> <holder>" for each job that was not added.
 local function admit_all(now)
-  local answer = {}
+  local answer, letters = '', nil
 
-  -- A job is known by its record, or as a dead letter.
-  local letters = nil
-  local function is_letter(id)
-    if letters == nil then
-      letters = call('EXISTS', P .. 'letters') == 1
-    end
-    return letters and call('HEXISTS', P .. 'letters', id) == 1
+  -- Whether a job is known: by its record, or as a dead letter.
+  local function is_known(id)
+    return call('EXISTS', P .. 'job:' .. id) == 1 or call('HEXISTS', P .. 'letters', id) == 1
   end
 
-  -- Jobs of which no more is asked than a record; returns the payloads of those that are new.
-  local function track(queue, priority, count)
-    local head, payloads, last = 'w' .. queue .. '\n' .. priority .. '\n', {}, 0
-    for i = position + 1, position + 2 * count, 2 do
-      local id = ARGV[i + 1]
-      if not is_letter(id) and call('SET', P .. 'job:' .. id, head .. ARGV[i], 'PX', WAITING, 'NX') then
-        last = last + 1
-        payloads[last] = ARGV[i]
-      end
-    end
-    position = position + 2 * count
-    return payloads
-  end
-
-  -- All others, one by one.
+  -- Jobs that are delayed or unique, one by one; returns the payloads of those that are ready.
   local function examine(kinds, queue, priority, count)
     -- include: places, records, unique
     local tracked, delayed = string.find(kinds, 't', 1, true), string.find(kinds, 'd', 1, true)
@@ -39,12 +19,12 @@ local function admit_all(now)
 
     local function is_refused(id)
       local place, key, window, mode = arg(), arg(), arg(), arg()
-      if call('EXISTS', P .. 'job:' .. id) == 1 or is_letter(id) then
+      if is_known(id) then
         return true
       end
       local holder = lock(key, id, window, now)
       if holder then
-        answer[#answer + 1] = place .. (mode == 'b' and ' held ' or ' duplicate ') .. holder
+        answer = answer .. place .. (mode == 'b' and ' held ' or ' duplicate ') .. holder .. '\n'
       end
       return holder
     end
@@ -55,8 +35,8 @@ local function admit_all(now)
       local refused
       if unique then
         refused = is_refused(id)
-      elseif id then
-        refused = call('EXISTS', P .. 'job:' .. id) == 1 or is_letter(id)
+      else
+        refused = id and is_known(id)
       end
       if not refused then
         if id then
@@ -72,25 +52,44 @@ local function admit_all(now)
     return payloads
   end
 
+  local function push_by_priority(queue, priority, payloads)
+    -- include: push
+    push(queue, priority, 'LPUSH', payloads)
+  end
+
   for _ = 1, number() do
-    local kinds, queue, priority, count = arg(), arg(), arg(), number()
-    local named = string.find(kinds, 'n', 1, true)
-    if named then
+    local kinds, named, queue, priority, count = arg(), arg(), arg(), arg(), number()
+    if named ~= '' then
       call('SADD', P .. 'queues', queue)
-      kinds = string.gsub(kinds, 'n', '')
     end
-    local payloads
+    local payloads, last = {}, 0
     if kinds == '' then
-      payloads = { unpack(ARGV, position + 1, position + count) }
+      payloads, last = { unpack(ARGV, position + 1, position + count) }, count
       position = position + count
     elseif kinds == 't' then
-      payloads = track(queue, priority, count)
+      local head = 'w' .. queue .. '\n' .. priority .. '\n'
+      letters = letters or call('EXISTS', P .. 'letters')
+      for i = position + 1, position + 2 * count, 2 do
+        local payload, id = ARGV[i], ARGV[i + 1]
+        local is_letter = letters == 1 and call('HEXISTS', P .. 'letters', id) == 1
+        if not is_letter and call('SET', P .. 'job:' .. id, head .. payload, 'PX', '604800000', 'NX') then
+          last = last + 1
+          payloads[last] = payload
+        end
+      end
+      position = position + 2 * count
     else
       payloads = examine(kinds, queue, priority, count)
+      last = #payloads
     end
-    if #payloads > 0 then
-      push(queue, priority, 'LPUSH', payloads)
+    if last > 0 and priority ~= '0' then
+      push_by_priority(queue, priority, payloads)
+    elseif last > 0 and call('LPUSH', P .. 'q:' .. queue, unpack(payloads)) == last then
+      -- The queue was empty: somebody may wait for it.
+      if call('EXISTS', P .. 'wake:' .. queue) == 0 then
+        call('RPUSH', P .. 'wake:' .. queue, '1')
+      end
     end
   end
-  return table.concat(answer, '\n')
+  return answer
 end
