@@ -5,15 +5,35 @@ Every record carries `event`, `job_id`, `task`, `queue`, `worker_id` and `attemp
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from . import events as happened
+from .framework import LOGGER_NAME
 from .jobs.model import Claim
 from .jobs.outcomes import Abandonment, Discarded, Interrupted, Outcome, Snoozed, Succeeded
 from .jobs.transitions import Bury, Requeue
 
 logger = logging.getLogger("django_vtasks.worker")
+
+
+@contextmanager
+def framework_succeeding_quietly() -> Iterator[None]:
+    """Keep the framework's own lines about starts and successes out of the log while the block lasts.
+
+    A worker writes one line for each attempt itself. A project that gives the framework's logger a level decides
+    for itself; failures, with their traceback, are logged in any case.
+    """
+    framework = logging.getLogger(LOGGER_NAME)
+    if framework.level != logging.NOTSET:
+        yield
+        return
+    framework.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        framework.setLevel(logging.NOTSET)
 
 
 class LogLines:

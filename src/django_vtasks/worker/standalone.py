@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from django.core.management.base import CommandError
 
 from .. import logs
-from ..jobs.transitions import Settlement
+from .handback import hand_back
 from .runtime import INTERRUPT_GRACE, SETTLE_GRACE
 from .service import ServiceCrashed
 from .shutdown import LastResort
@@ -144,26 +144,6 @@ def leave_threads_behind() -> None:
 
 def _keeps_the_process(thread: threading.Thread) -> bool:
     return not thread.daemon or thread.name.startswith("vtasks-slot")
-
-
-def hand_back(worker: Worker) -> None:
-    """Hand back what a worker has, without its event loop: what is finished is settled, the rest goes to its queue."""
-    runtime = worker.runtime
-    if runtime is None:
-        return
-    runtime.attempts.return_rest()
-    settlements = runtime.settler.take_all()
-    if settlements:
-        asyncio.run(_settle(worker.backend.new_worker_store(), settlements))
-
-
-async def _settle(store: Any, settlements: list[Settlement]) -> None:
-    try:
-        async with asyncio.timeout(2.0):
-            await store.open()
-            await store.exchange(settlements, None)
-    finally:
-        await store.close()
 
 
 def _run_in_loop(main: Coroutine[Any, Any, None]) -> None:
