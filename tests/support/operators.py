@@ -25,12 +25,20 @@ def pay(amount, iban):
 
 
 class Scene:
-    """Makes jobs in a store given by its client, worker and admin side (one object for the memory store)."""
+    """Makes jobs in a store given by its client, worker and admin side (one object for the memory store).
 
-    def __init__(self, client, worker=None, admin=None):
+    `new_worker` makes a worker store for one event loop.
+    """
+
+    def __init__(self, client, new_worker=None, admin=None):
         self.client = client
-        self.worker = worker or client
+        self.new_worker = new_worker or (lambda: client)
         self.admin = admin or client
+
+    @classmethod
+    def of(cls, backend):
+        """The scene of a backend."""
+        return cls(backend.client_store, backend.new_worker_store, backend.admin_store)
 
     def ready(self, count=1, **changes):
         """Ids of new waiting jobs."""
@@ -71,17 +79,25 @@ class Scene:
             running=running,
             seen_at=time.time(),
         )
-        self.worker.extend(incarnation, 600)
+        self.renew(incarnation)
         self._run(lambda store: store.announce(info))
 
-    def end(self, job_id, outcome, owner=OWNER):
+    def renew(self, owner=OWNER, seconds=600.0):
+        """Let an incarnation have a lease."""
+        self._run(lambda store: asyncio.to_thread(store.extend, owner, seconds))
+
+    def release(self, owner=OWNER):
+        """End the lease of an incarnation."""
+        self._run(lambda store: asyncio.to_thread(store.release, owner))
+
+    def end(self, job_id, outcome, owner=OWNER, max_attempts=1):
         """Let a running job end."""
         held = self._run(lambda store: store.held(owner))
-        self._settled([claim for claim in held if claim.lease.job_id == job_id], outcome)
+        self._settled([claim for claim in held if claim.lease.job_id == job_id], outcome, max_attempts)
 
     def claim_and_end(self, queue, outcome):
         """Let the next job of a queue run and end."""
-        self.worker.extend(OWNER, 600)
+        self.renew()
         request = ClaimRequest(owner=OWNER, wants=(Want(queue=queue, slots=1),), limit=1)
         self._settled(self._run(lambda store: store.exchange((), request)).claims, outcome)
 
@@ -89,7 +105,7 @@ class Scene:
         # A queue is claimed from its front, so the new jobs go before all others of their queue.
         ids = self.ready(count, **({"priority": 100} | changes))
         queue = changes.get("queue", "default")
-        self.worker.extend(owner, 600)
+        self.renew(owner)
         request = ClaimRequest(owner=owner, wants=(Want(queue=queue, slots=count),), limit=count)
         claims = self._run(lambda store: store.exchange((), request)).claims
         assert {claim.lease.job_id for claim in claims} == set(ids), "other jobs were claimed"
@@ -99,19 +115,20 @@ class Scene:
                 self._run(lambda store, lease=claim.lease: store.progress(lease, said, None))
         return claims
 
-    def _settled(self, claims, outcome):
-        policy = Policy(result_ttl=3600.0)
+    def _settled(self, claims, outcome, max_attempts=1):
+        policy = Policy(result_ttl=3600.0, max_attempts=max_attempts)
         settlements = [Settlement(claim=c, decision=decide(c, outcome, policy, time.time())) for c in claims]
         refused = self._run(lambda store: store.exchange(settlements, None)).refused
         assert not refused
 
     def _run(self, call):
         async def opened():
-            await self.worker.open()
+            store = self.new_worker()
+            await store.open()
             try:
-                return await call(self.worker)
+                return await call(store)
             finally:
-                await self.worker.close()
+                await store.close()
 
         return asyncio.run(opened())
 
