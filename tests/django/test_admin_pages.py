@@ -15,7 +15,7 @@ from django.utils.http import urlencode
 from django_vtasks.framework import task_backends
 from django_vtasks.jobs.model import JobState
 from django_vtasks.jobs.outcomes import Raised
-from django_vtasks.stores.base import JobFilter, Redrive
+from django_vtasks.stores.base import JobFilter, Page, Redrive
 from tests.support.builders import a_failure, a_job, a_key
 from tests.support.operators import AwayBackend, Scene
 
@@ -198,6 +198,13 @@ def test_every_job_is_met_once_page_by_page(operator, scene):
         following = re.search(r'href="([^"]+)" rel="next"', content)
         address = following and following[1].replace("&amp;", "&")
     assert met == ids
+
+
+def test_a_page_without_a_match_leads_on_when_the_store_has_looked_at_a_part_only(operator, scene, monkeypatch):
+    monkeypatch.setattr(type(scene.admin), "page", lambda *_args, **_kwargs: Page(records=(), next_cursor="17"))
+    content = operator.get(url("job_changelist", q="rare")).content.decode()
+    assert "there are more" in content
+    assert url("job_changelist", alias="default", state="ready", q="rare", after="17").replace("&", "&amp;") in content
 
 
 def test_a_place_in_a_list_that_is_nonsense_is_no_error(operator, scene):
