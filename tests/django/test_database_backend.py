@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django_vtasks.framework import TaskResultDoesNotExist, task_backends
 from tests.django.conftest import entry
 from tests.support import sample_tasks as sample
+from tests.support.naming import shown
 
 DB = "django_vtasks.backends.db.DatabaseTaskBackend"
 
@@ -136,7 +137,7 @@ def test_a_duplicate_does_not_poison_the_callers_transaction(way, alias):
     assert exists(other)
 
 
-@pytest.mark.parametrize("text", ["\x00", "\x00 é 🙂", "\u2028", '"', "\\", "%s", "'; --"], ids=repr)
+@pytest.mark.parametrize("text", ["\x00", "\x00 é 🙂", "\u2028", '"', "\\", "%s", "'; --"], ids=shown)
 def test_every_text_is_stored_faithfully(text, alias):
     """B 22."""
     with transaction.atomic(using=alias):

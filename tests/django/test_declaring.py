@@ -18,6 +18,7 @@ from django_vtasks.framework import DECORATOR_TAKES_OPTIONS, LOGGER_NAME, Invali
 from tests.django.conftest import MEMORY, entry
 from tests.support import sample_tasks as sample
 from tests.support.architecture import ROOT, SRC
+from tests.support.naming import shown
 from tests.support.processes import process_environment
 
 
@@ -97,7 +98,7 @@ def test_priorities_within_the_range_are_accepted(priority):
 
 
 @pytest.mark.parametrize(
-    "priority", [-101, 101, 3.1, float("nan"), float("inf"), "5", [], datetime.timedelta(1)], ids=repr
+    "priority", [-101, 101, 3.1, float("nan"), float("inf"), "5", [], datetime.timedelta(1)], ids=shown
 )
 def test_other_priorities_are_refused_as_invalid(priority):
     """A 5, A 6."""
@@ -133,7 +134,7 @@ def test_a_timedelta_counts_from_each_enqueue(memory):
     assert memory.get(result.id).job.run_after == pytest.approx(before.timestamp() + 3600, abs=30)
 
 
-@pytest.mark.parametrize("moment", ["tomorrow", 5, datetime.date(2030, 1, 1), timedelta.max, timedelta.min], ids=repr)
+@pytest.mark.parametrize("moment", ["tomorrow", 5, datetime.date(2030, 1, 1), timedelta.max, timedelta.min], ids=shown)
 def test_what_is_no_moment_is_refused_as_run_after(moment):
     """A 8."""
     with pytest.raises(InvalidTask, match="run_after"):
@@ -177,7 +178,7 @@ def test_the_default_of_the_worker_setting_adds_no_queue(settings):
     assert task_backends["default"].queues == {"mail"}
 
 
-@pytest.mark.parametrize("name", [5, None, "", "a" * 256, "a\x00b", "a\nb", "\ud800"], ids=repr)
+@pytest.mark.parametrize("name", [5, None, "", "a" * 256, "a\x00b", "a\nb", "\ud800"], ids=shown)
 def test_queue_names_no_store_could_keep_are_refused(settings, name):
     """B 32."""
     settings.TASKS = entry(MEMORY, QUEUES=[])
@@ -293,7 +294,7 @@ def test_options_the_worker_reads_from_the_declaration_cannot_differ_from_call_t
         ({"unique_key": "order:{nothing}"}, "nothing"),
         ({"unique_key": 5}, "unique key"),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_a_wrong_value_is_refused_where_the_task_is_declared(options, said):
     with pytest.raises(InvalidTask, match=said):

@@ -31,6 +31,7 @@ from django_vtasks.stores.base import JobFilter
 from tests.django.conftest import MEMORY, entry
 from tests.support import sample_tasks as sample
 from tests.support.backends import MemoryBackend
+from tests.support.naming import shown
 
 
 def enqueue(task, *args, **kwargs):
@@ -108,7 +109,7 @@ MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5, 6, datetime.UTC)
         (None, None),
         ("null", "null"),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_values_with_a_json_form_are_accepted(value, received, memory):
     """B 22 for NUL; dates, UUIDs, enums and dataclasses as in the 3.2 line."""
@@ -135,7 +136,7 @@ class Weird:
         {"\udfff": 1},
         lambda: None,
     ],
-    ids=repr,
+    ids=shown,
 )
 @WAYS
 def test_values_without_a_json_form_are_refused_by_name_and_nothing_is_stored(way, value, memory):

@@ -26,6 +26,7 @@ from django_vtasks.jobs.transitions import Policy, Settlement, decide
 from django_vtasks.stores.base import CancelStatus, ClaimRequest, Want
 from tests.django.conftest import MEMORY, entry
 from tests.support import sample_tasks as sample
+from tests.support.naming import shown
 
 OWNER = "worker-1:abc"
 
@@ -94,7 +95,7 @@ def test_what_is_read_equals_without_time_zones_too(zone, settings, memory):
 
 @READ
 @pytest.mark.parametrize(
-    "result_id", ["123", "", "x" * 5000, 5, None, b"x", "a\x00b", "é", "\ud800", [], {}], ids=repr
+    "result_id", ["123", "", "x" * 5000, 5, None, b"x", "a\x00b", "é", "\ud800", [], {}], ids=shown
 )
 def test_unknown_and_malformed_ids_do_not_exist(read, result_id, memory):
     """C 35, C 36."""

@@ -18,6 +18,7 @@ from django_vtasks.jobs.limits import JobLimit
 from django_vtasks.jobs.model import Attempt, Failure, Job, OutcomeKind, Unique, UniqueMode
 from tests.support.builders import a_failure, a_job, a_key
 from tests.support.clock import START
+from tests.support.naming import shown
 
 WIRE_ORDER = [
     "func", "args", "kwargs", "queue", "priority", "ts", "retries", "unique", "unique_key", "ttl",
@@ -67,7 +68,7 @@ class TestEncode:
             (a_key("k", UniqueMode.UNTIL_STARTED), (True, "k", None, True)),
             (a_key("k", UniqueMode.DEBOUNCE, 90.0), (True, "k", 90, True)),
         ],
-        ids=repr,
+        ids=shown,
     )
     def test_a_unique_key_is_written_in_the_words_of_the_3_2_line(self, unique, wire):
         payload = to_payload(a_job(unique=unique))
@@ -84,7 +85,7 @@ class TestEncode:
     def test_compression_can_be_left_out(self):
         assert encode(a_job(args=["x" * 5000]), compress=False)[:1] == b"{"
 
-    @pytest.mark.parametrize("value", [object(), {1: 2}, b"bytes", {1, 2}, 2**70, "\ud800"], ids=repr)
+    @pytest.mark.parametrize("value", [object(), {1: 2}, b"bytes", {1, 2}, 2**70, "\ud800"], ids=shown)
     def test_what_is_not_json_is_refused(self, value):
         with pytest.raises(CodecError, match="not JSON"):
             encode(a_job(args=[value]))
@@ -116,7 +117,7 @@ class TestDecode:
         job = decode(b'{"func":"a.b","args":[],"kwargs":{}}', fallback_id="row-id", fallback_queue="mail")
         assert (job.id, job.queue, job.priority, job.enqueued_at) == ("row-id", "mail", 0, 0.0)
 
-    @pytest.mark.parametrize("absent", [None, ""], ids=repr)
+    @pytest.mark.parametrize("absent", [None, ""], ids=shown)
     def test_an_empty_id_or_queue_is_an_absent_one(self, absent):
         job = decode(orjson.dumps(FROM_3_2 | {"id": absent, "queue": absent}), fallback_id="i", fallback_queue="q")
         assert (job.id, job.queue) == ("i", "q")
@@ -132,7 +133,7 @@ class TestDecode:
             ),
             ({"unique": False, "unique_key": "k"}, None),
         ],
-        ids=repr,
+        ids=shown,
     )
     def test_a_unique_key_of_the_3_2_line_is_understood(self, wire, unique):
         assert decode(orjson.dumps(FROM_3_2 | wire)).unique == unique
@@ -217,7 +218,7 @@ class TestHostileInput:
             MARKER + zstd.compress(b"x" * 2000)[:-5],
             MARKER + MARKER + zstd.compress(b"{}"),
         ],
-        ids=repr,
+        ids=shown,
     )
     def test_bytes_that_are_no_job_are_refused(self, raw):
         with pytest.raises(CodecError):

@@ -28,6 +28,7 @@ from django_vtasks.jobs.errors import InvalidOptions
 from django_vtasks.jobs.retries import Exponential, Fixed
 from django_vtasks.scheduling.options import KEYS
 from tests.django.conftest import MEMORY, entry
+from tests.support.naming import shown
 
 ours = conf.settings
 
@@ -288,7 +289,7 @@ def test_a_backoff_may_be_a_path(settings):
         (None, None),
         ([], None),
     ],
-    ids=repr,
+    ids=shown,
 )
 def test_kinds_of_schedules(schedule, kind):
     assert classify_schedule(schedule) == kind

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from django_vtasks.jobs.errors import Retry, Snooze
 from django_vtasks.jobs.retries import MAX_DELAY, NAMED, Exponential, Fixed, RetryRule, clamp_delay, named_backoff
+from tests.support.naming import shown
 
 chances = st.floats(0, 1, exclude_max=True)
 
@@ -55,7 +56,7 @@ def test_negative_and_absurd_delays_are_made_safe(value, expected):
     assert clamp_delay(value) == expected
 
 
-@pytest.mark.parametrize("value", ["5", True, False, b"5", [5], {}, object(), 5j, math.nan], ids=repr)
+@pytest.mark.parametrize("value", ["5", True, False, b"5", [5], {}, object(), 5j, math.nan], ids=shown)
 def test_what_is_no_number_of_seconds_is_refused(value):
     with pytest.raises((TypeError, ValueError), match="a delay must be a number of seconds"):
         clamp_delay(value)
@@ -88,7 +89,7 @@ class TestNamedBackoff:
         with pytest.raises(ValueError, match="use one of exponential, fast, slow"):
             named_backoff("linear")
 
-    @pytest.mark.parametrize("value", [None, True, [], math.nan], ids=repr)
+    @pytest.mark.parametrize("value", [None, True, [], math.nan], ids=shown)
     def test_anything_else_is_refused(self, value):
         with pytest.raises((TypeError, ValueError)):
             named_backoff(value)
@@ -99,7 +100,7 @@ class TestRetryRule:
         assert RetryRule().wants(ValueError())
 
     @pytest.mark.parametrize(
-        "error", [asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(), GeneratorExit()], ids=repr
+        "error", [asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(), GeneratorExit()], ids=shown
     )
     def test_what_is_no_error_of_the_task_is_not_retried(self, error):
         assert not RetryRule().wants(error)
@@ -122,13 +123,13 @@ class TestRetryRule:
         assert RetryRule().wants(ExceptionGroup("several", [ValueError()]))
 
 
-@pytest.mark.parametrize("raised", [Retry(-5), Snooze(-5)], ids=repr)
+@pytest.mark.parametrize("raised", [Retry(-5), Snooze(-5)], ids=shown)
 def test_a_task_cannot_ask_for_the_past(raised):
     assert raised.delay == 0.0
 
 
 @pytest.mark.parametrize("kind", [Retry, Snooze])
-@pytest.mark.parametrize("delay", ["soon", True, math.nan], ids=repr)
+@pytest.mark.parametrize("delay", ["soon", True, math.nan], ids=shown)
 def test_a_task_that_asks_for_nonsense_is_told_so_where_it_asks(kind, delay):
     with pytest.raises((TypeError, ValueError), match="a delay must be a number of seconds"):
         kind(delay)

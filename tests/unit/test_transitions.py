@@ -37,6 +37,7 @@ from django_vtasks.jobs.transitions import (
 )
 from tests.support.builders import a_claim, a_failure, a_job, an_undecodable_claim
 from tests.support.clock import START
+from tests.support.naming import shown
 
 BOOM = a_failure("boom")
 ONCE = Policy(max_attempts=1, result_ttl=600)
@@ -114,7 +115,7 @@ EVERY_OUTCOME: list[Outcome] = [row[2] for row in TABLE]
 
 
 @pytest.mark.parametrize(
-    "outcome", [*EVERY_OUTCOME, Unrunnable(reason=DeadReason.UNDECODABLE, failure=BOOM)], ids=repr
+    "outcome", [*EVERY_OUTCOME, Unrunnable(reason=DeadReason.UNDECODABLE, failure=BOOM)], ids=shown
 )
 def test_bytes_that_are_no_job_end_as_a_dead_letter_whatever_happened(outcome: Outcome):
     claim = an_undecodable_claim(b"\xff\x00")
@@ -141,7 +142,7 @@ def test_without_a_result_to_keep_a_success_costs_no_history():
     ("job_ttl", "policy_ttl", "expected"),
     [(None, 600, 600), (5, 600, 5), (0, 600, 0), (None, 0, 0), (-5, 600, 0), (1e300, 600, MAX_RESULT_TTL)],
 )
-@pytest.mark.parametrize("outcome", [Succeeded(), Discarded(failure=BOOM), Raised(failure=BOOM)], ids=repr)
+@pytest.mark.parametrize("outcome", [Succeeded(), Discarded(failure=BOOM), Raised(failure=BOOM)], ids=shown)
 def test_the_jobs_own_result_time_wins_within_reason(outcome, job_ttl, policy_ttl, expected):
     decision = decide(a_claim(a_job(result_ttl=job_ttl)), outcome, Policy(result_ttl=policy_ttl), ENDED)
     assert decision.result_ttl == expected

@@ -11,6 +11,7 @@ from django_vtasks.jobs.model import UniqueMode
 from django_vtasks.jobs.uniqueness import debounced, derive_key
 from tests.support.builders import a_job, a_key
 from tests.support.clock import START
+from tests.support.naming import shown
 
 FUNC = "app.tasks.add"
 
@@ -46,13 +47,13 @@ def test_tuples_and_lists_are_the_same_arguments():
 @pytest.mark.parametrize(
     "other",
     [("app.tasks.sub", [1], {}), (FUNC, [2], {}), (FUNC, [1], {"a": 1}), (FUNC, ["1"], {}), (FUNC, [[1]], {})],
-    ids=repr,
+    ids=shown,
 )
 def test_other_calls_have_other_keys(other):
     assert derive_key(*other) != derive_key(FUNC, [1], {})
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", 2**70, "\ud800"], ids=repr)
+@pytest.mark.parametrize("value", [object(), {1, 2}, b"bytes", 2**70, "\ud800"], ids=shown)
 def test_what_is_not_json_is_refused(value):
     with pytest.raises(TypeError):
         derive_key(FUNC, [value], {})

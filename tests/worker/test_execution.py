@@ -27,6 +27,7 @@ from django_vtasks.jobs.outcomes import (
 )
 from django_vtasks.jobs.retries import Fixed
 from django_vtasks.jobs.transitions import Bury, Finish, Requeue
+from tests.support.naming import shown
 from tests.support.waiting import let_others_run
 from tests.worker.executing import STARTED_AT, Bench, bench, twins
 
@@ -81,7 +82,7 @@ async def test_dataclasses_and_dates_are_return_values(on):
         {1: 2},
         Point(float("nan"), 0),
     ],
-    ids=repr,
+    ids=shown,
 )
 async def test_a_return_value_that_is_not_json_fails_the_attempt(on, value):
     for function in twins(lambda: value):
