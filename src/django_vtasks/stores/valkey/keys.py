@@ -69,6 +69,11 @@ class Keys:
         return f"{self.prefix}{name}"
 
 
+def pattern(start: str) -> str:
+    """The pattern, for SCAN, of every key that begins with a text."""
+    return "".join(f"\\{character}" if character in "*?[]\\" else character for character in start) + "*"
+
+
 def slot_of(prefix: str) -> int:
     """The cluster slot of every key with this prefix. Raises InvalidOptions when the prefix has no hash tag."""
     tag = _TAG.search(prefix)

@@ -12,7 +12,7 @@ from ...jobs.codec import decode, unpack
 from ...jobs.errors import CodecError
 from ...jobs.model import JobRecord
 from ..base import LetterGroup, QueueCounts, Standing, WorkerInfo
-from .keys import RESERVED_QUEUE, Keys
+from .keys import RESERVED_QUEUE, Keys, pattern
 from .listing import PIECE, Ask
 from .requests import Command, Part, call
 
@@ -36,10 +36,9 @@ def queue_names(keys: Keys, ask: Ask) -> list[str]:
 
 def scan(ask: Ask, start: str) -> Iterator[bytes]:
     """Every key that begins with a text."""
-    pattern = "".join(f"\\{character}" if character in "*?[]\\" else character for character in start) + "*"
     cursor = b"0"
     while True:
-        cursor, found = ask(Command(("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)))
+        cursor, found = ask(Command(("SCAN", cursor, "MATCH", pattern(start), "COUNT", 1000)))
         yield from found
         if cursor == b"0":
             return

@@ -20,6 +20,7 @@ from .claims import split_token, stored_claim
 from .connection import link_of
 from .decisions import Writer
 from .keys import Keys
+from .leftovers import Leftovers
 from .options import ValkeyOptions
 from .records import progress_text
 from .requests import Command, Part, Plan, call
@@ -44,6 +45,7 @@ class ValkeyWorkerStore:
         self._told: set[str] = set()
         self._rounds = Rounds(self._now, Writer(options.result_ttl, self._told), options.dead_letter_cap)
         self._nonces = (f"{os.urandom(4).hex()}.{number:x}" for number in itertools.count())
+        self._leftovers = Leftovers(self._keys)
         self._gate = Gate(options.result_ttl)
         self._queues: tuple[str, ...] = ()
 
@@ -89,12 +91,14 @@ class ValkeyWorkerStore:
         return await self._client.run(self._expired(limit))
 
     def _expired(self, limit: int) -> Plan[tuple[Claim, ...]]:
-        found = yield call("expired", self._now(), limit)
+        now, found = yield call("expired", self._now(), limit)
         claims = [stored_claim(owner.decode(), field, value) for owner, field, value in itertools.batched(found, 3)]
-        if not claims:
-            return ()
-        metadata = yield call("metadata", self._now(), len(claims), *[claim.lease.job_id for claim in claims])
-        return tuple(map(_with_metadata, claims, metadata))
+        if claims:
+            ids = [claim.lease.job_id for claim in claims]
+            metadata = yield call("metadata", self._now(), len(ids), *ids)
+            claims = list(map(_with_metadata, claims, metadata))
+        leftovers = yield from self._leftovers.find(limit - len(claims), float(now))
+        return (*claims, *leftovers)
 
     async def progress(self, lease: Lease, progress: Progress | None, metadata: Mapping[str, Any] | None) -> bool:
         """See `WorkerStore.progress`."""
