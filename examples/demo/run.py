@@ -24,7 +24,8 @@ GRACE = 15.0
 def main() -> int:
     """Run the demo until Ctrl-C, or check it."""
     options = _options()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        signal.signal(number, _interrupt)
     if options.check:
         with tempfile.TemporaryDirectory(prefix="vtasks-demo-") as folder:
             return _run(Path(folder), _free_port(), check=True)
@@ -98,13 +99,16 @@ def _check(port: int, children: list[subprocess.Popen[bytes]], log: Path) -> int
 
 
 def _wait(port: int, children: list[subprocess.Popen[bytes]]) -> int:
-    print(f"""
+    print(
+        f"""
   Site     http://{LOOPBACK}:{port}/          upload a picture and watch the worker
   Jobs     http://{LOOPBACK}:{port}/jobs/
   Admin    http://{LOOPBACK}:{port}/admin/    user admin, password admin
 
   Ctrl-C ends all of it.
-""")
+""",
+        flush=True,
+    )
     while all(child.poll() is None for child in children):
         time.sleep(0.3)
     ended = next(child for child in children if child.poll() is not None)
