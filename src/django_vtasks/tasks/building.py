@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -186,6 +187,6 @@ _lost_tasks: dict[str, AnyTask] = {}
 
 
 def _filled(blank: Any, path: str) -> AnyTask:
-    for name, item in VTask.__dataclass_fields__.items():
-        object.__setattr__(blank, name, lost_function(path) if name == "func" else item.default)
+    for item in fields(VTask):
+        object.__setattr__(blank, item.name, lost_function(path) if item.name == "func" else item.default)
     return blank  # type: ignore[no-any-return]
