@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from ...jobs.errors import InvalidOptions
-from .endpoints import Address, Endpoint
+from .endpoints import Address, Endpoint, tls_arguments
 
 _DRIVERS = (("valkey", "libvalkey"), ("redis", "hiredis"))
 
@@ -95,5 +95,5 @@ def make_connection(module: Any, endpoint: Endpoint, address: Address | None, ti
         "socket_keepalive_options": _keepalive(),
     }
     if endpoint.tls is not None:
-        return module.SSLConnection(**arguments, **endpoint.tls)
+        return module.SSLConnection(**arguments, **tls_arguments(endpoint.tls))
     return module.Connection(**arguments)

@@ -1,6 +1,6 @@
 """Where a server is: parsed from URLs, or read out of a CACHES entry. Passwords are never part of a repr."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -24,7 +24,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A server, or whom to ask for it. `tls` holds the driver's `ssl_...` arguments, None means no TLS."""
+    """A server, or whom to ask for it. `tls` holds the `ssl_...` options, None means no TLS."""
 
     kind: Kind = Kind.DIRECT
     addresses: tuple[Address, ...] = (("localhost", DEFAULT_PORT),)
@@ -49,12 +49,12 @@ _PLAIN = frozenset(("redis", "valkey"))
 _TLS = frozenset(("rediss", "valkeys"))
 _SENTINEL = frozenset(("sentinel", "redis+sentinel", "valkey+sentinel"))
 _SENTINEL_TLS = frozenset(("sentinels", "rediss+sentinel", "valkeys+sentinel"))
+SENTINEL_SCHEMES = _SENTINEL | _SENTINEL_TLS
 SCHEMES = sorted(_PLAIN | _TLS | _SENTINEL | _SENTINEL_TLS | {"unix"})
-_TLS_QUERY = frozenset(
-    ("ssl_ca_certs", "ssl_ca_path", "ssl_ca_data", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs",
-     "ssl_check_hostname", "ssl_password", "ssl_ciphers"),
+TLS_OPTIONS = frozenset(
+    ("ssl_ca_certs", "ssl_ca_data", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname", "ssl_ciphers"),
 )  # fmt: skip
-_QUERY = _TLS_QUERY | {"db", "username", "password", "sentinel_username", "sentinel_password"}
+_QUERY = TLS_OPTIONS | {"db", "username", "password", "sentinel_username", "sentinel_password"}
 # Accepted because cache URLs have them; this package sets its own.
 _IGNORED = frozenset(
     ("socket_timeout", "socket_connect_timeout", "socket_keepalive", "max_connections", "health_check_interval",
@@ -71,7 +71,7 @@ def parse_url(url: str) -> Endpoint:
     common: dict[str, Any] = {
         "username": unquote(parts.username or "") or options.get("username"),
         "password": unquote(parts.password or "") or options.get("password"),
-        "tls": tls_arguments(options) if secure else None,
+        "tls": tls_options(options) if secure else None,
     }
     if parts.scheme == "unix":
         return Endpoint(kind=Kind.UNIX, path=unquote(parts.path), db=_database(options.get("db")), **common)
@@ -157,14 +157,18 @@ def _database(text: str | None) -> int:
         raise InvalidOptions(f"{text!r} is no database number") from None
 
 
-def tls_arguments(options: dict[str, Any]) -> dict[str, Any]:
-    """The driver's TLS arguments among some options; certificates are verified, the host name too, unless told."""
-    arguments = {name: value for name, value in options.items() if name in _TLS_QUERY}
-    requirement = str(arguments.get("ssl_cert_reqs") or "required").lower().removeprefix("cert_")
-    arguments["ssl_cert_reqs"] = requirement
-    named = arguments.get("ssl_check_hostname")
-    if named is None:
-        arguments["ssl_check_hostname"] = requirement == "required"
-    else:
-        arguments["ssl_check_hostname"] = str(named).lower() in ("1", "true", "yes", "on")
+def tls_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some options that are about TLS."""
+    return {name: value for name, value in options.items() if name in TLS_OPTIONS}
+
+
+def tls_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The driver's arguments for TLS options: certificates are verified, and the host name too, unless told."""
+    arguments = tls_options(options)
+    wanted = options.get("ssl_cert_reqs", "required")
+    # Written as text, as a constant of the ssl module, or None for no verification.
+    name = str(getattr(wanted, "name", wanted)).lower().removeprefix("cert_")
+    arguments["ssl_cert_reqs"] = name
+    check = str(options.get("ssl_check_hostname", name == "required")).lower()
+    arguments["ssl_check_hostname"] = check in ("1", "true", "yes", "on")
     return arguments
