@@ -9,7 +9,7 @@ from .base import VTasksBaseBackend
 from .sharing import shared
 
 if TYPE_CHECKING:
-    from ..stores.database.store import DatabaseOptions
+    from ..stores.database.options import DatabaseOptions
 
 
 class DatabaseTaskBackend(VTasksBaseBackend):
@@ -29,7 +29,7 @@ class DatabaseTaskBackend(VTasksBaseBackend):
 
     def new_worker_store(self) -> WorkerStore:
         """A database store for one worker."""
-        from ..stores.database.store import DatabaseWorkerStore
+        from ..stores.database.worker import DatabaseWorkerStore
 
         return DatabaseWorkerStore(self._store_options())
 
@@ -50,16 +50,16 @@ class DatabaseTaskBackend(VTasksBaseBackend):
         return check_database(self)
 
     def _make_client_store(self) -> ClientStore:
-        from ..stores.database.store import DatabaseClientStore
+        from ..stores.database.client import DatabaseClientStore
 
         return DatabaseClientStore(self._store_options())
 
     def _make_admin_store(self) -> AdminStore:
-        from ..stores.database.store import DatabaseAdminStore
+        from ..stores.database.admin import DatabaseAdminStore
 
         return DatabaseAdminStore(self._store_options())
 
     def _store_options(self) -> "DatabaseOptions":
-        from ..stores.database.store import DatabaseOptions
+        from ..stores.database.options import DatabaseOptions
 
         return DatabaseOptions(using=self.options.get("DATABASE"), dead_letter_cap=self.dlq_cap)

@@ -13,7 +13,7 @@ from .base import VTasksBaseBackend
 from .sharing import shared
 
 if TYPE_CHECKING:
-    from ..stores.valkey.store import ValkeyOptions
+    from ..stores.valkey.options import ValkeyOptions
 
 
 class ValkeyTaskBackend(VTasksBaseBackend):
@@ -48,7 +48,7 @@ class ValkeyTaskBackend(VTasksBaseBackend):
 
     def new_worker_store(self) -> WorkerStore:
         """A Valkey store for one worker."""
-        from ..stores.valkey.store import ValkeyWorkerStore
+        from ..stores.valkey.worker_store import ValkeyWorkerStore
 
         return ValkeyWorkerStore(self._store_options())
 
@@ -80,17 +80,17 @@ class ValkeyTaskBackend(VTasksBaseBackend):
         return check_valkey(self)
 
     def _make_client_store(self) -> ClientStore:
-        from ..stores.valkey.store import ValkeyClientStore
+        from ..stores.valkey.client_store import ValkeyClientStore
 
         return ValkeyClientStore(self._store_options())
 
     def _make_admin_store(self) -> AdminStore:
-        from ..stores.valkey.store import ValkeyAdminStore
+        from ..stores.valkey.admin_store import ValkeyAdminStore
 
         return ValkeyAdminStore(self._store_options())
 
     def _store_options(self) -> "ValkeyOptions":
-        from ..stores.valkey.store import ValkeyOptions
+        from ..stores.valkey.options import ValkeyOptions
 
         options = self.options
         timeouts: dict[str, Any] = {
