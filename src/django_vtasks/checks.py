@@ -1,6 +1,6 @@
 """System checks of the package, tag `vtasks`. Loaded when checks run, never at start; they open nothing.
 
-W001 to W009 are about `VTASKS_SCHEDULE`, E002 and W011 about other settings; those of a TASKS entry are in
+W001 to W009 and W013 are about schedules, E002 and W011 about other settings; those of a TASKS entry are in
 `backends.checking` and run with the framework's own check.
 """
 

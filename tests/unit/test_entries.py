@@ -103,22 +103,22 @@ def test_an_option_that_is_none_counts_as_left_out():
         ({"entry": GOOD | {"schedule": -1.5}}, "W008"),
         ({"entry": GOOD | {"schedule": timedelta(0)}}, "W008"),
         ({"entry": GOOD | {"arguments": []}}, "W009"),
-        ({"entry": GOOD | {"args": "ab"}}, "W010"),
-        ({"entry": GOOD | {"kwargs": {1: 2}}}, "W010"),
-        ({"entry": GOOD | {"queue": ""}}, "W010"),
-        ({"entry": GOOD | {"priority": 101}}, "W010"),
-        ({"entry": GOOD | {"priority": True}}, "W010"),
-        ({"entry": GOOD | {"timezone": "Berlin"}}, "W010"),
-        ({"entry": GOOD | {"schedule": "0 5 * * *", "timezone": 7}}, "W010"),
-        ({"entry": GOOD | {"jitter": -1}}, "W010"),
-        ({"entry": GOOD | {"jitter": float("nan")}}, "W010"),
-        ({"entry": GOOD | {"catch_up": "some"}}, "W010"),
-        ({"entry": GOOD | {"catch_up": True}}, "W010"),
-        ({"entry": GOOD | {"overlap": "wait"}}, "W010"),
-        ({"entry": GOOD | {"overlap": ["skip"]}}, "W010"),
-        ({"entry": GOOD | {"run_on_start": "yes"}}, "W010"),
-        ({"entry": GOOD | {"enabled": 1}}, "W010"),
-        ({"entry": GOOD | {"description": 5}}, "W010"),
+        ({"entry": GOOD | {"args": "ab"}}, "W013"),
+        ({"entry": GOOD | {"kwargs": {1: 2}}}, "W013"),
+        ({"entry": GOOD | {"queue": ""}}, "W013"),
+        ({"entry": GOOD | {"priority": 101}}, "W013"),
+        ({"entry": GOOD | {"priority": True}}, "W013"),
+        ({"entry": GOOD | {"timezone": "Berlin"}}, "W013"),
+        ({"entry": GOOD | {"schedule": "0 5 * * *", "timezone": 7}}, "W013"),
+        ({"entry": GOOD | {"jitter": -1}}, "W013"),
+        ({"entry": GOOD | {"jitter": float("nan")}}, "W013"),
+        ({"entry": GOOD | {"catch_up": "some"}}, "W013"),
+        ({"entry": GOOD | {"catch_up": True}}, "W013"),
+        ({"entry": GOOD | {"overlap": "wait"}}, "W013"),
+        ({"entry": GOOD | {"overlap": ["skip"]}}, "W013"),
+        ({"entry": GOOD | {"run_on_start": "yes"}}, "W013"),
+        ({"entry": GOOD | {"enabled": 1}}, "W013"),
+        ({"entry": GOOD | {"description": 5}}, "W013"),
     ],
 )
 def test_a_bad_entry_is_reported_under_its_number_and_no_other(setting, code):
@@ -134,7 +134,7 @@ def test_every_problem_of_every_entry_is_reported_and_the_good_ones_remain():
         }
     )
     assert [entry.name for entry in parsed.usable] == ["good"]
-    assert sorted(problem.code for problem in parsed.problems) == ["W002", "W003", "W007", "W010"]
+    assert sorted(problem.code for problem in parsed.problems) == ["W002", "W003", "W007", "W013"]
     assert all(problem.entry in problem.message for problem in parsed.problems)
 
 
@@ -153,7 +153,7 @@ def test_an_unknown_key_is_reported_and_the_entry_runs_as_before():
 
 def test_a_wrong_default_zone_is_reported_once_for_all_entries():
     cron = GOOD | {"schedule": "0 5 * * *"}
-    assert codes({"a": cron, "b": cron}, timezone="Mars") == ["W010"]
+    assert codes({"a": cron, "b": cron}, timezone="Mars") == ["W013"]
     assert parse({"a": cron, "b": GOOD}, timezone="Mars").usable == (parse_entry("b", GOOD).usable[0],)
 
 

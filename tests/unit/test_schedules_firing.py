@@ -172,7 +172,7 @@ def test_the_checks_follow_the_path_of_a_task_into_installed_packages(settings):
 def test_the_checks_report_a_wrong_default_zone_once(settings):
     settings.VTASKS_SCHEDULE_TIMEZONE = "Mars"
     cron = {"task": "tests.project.tasks.echo", "schedule": "0 5 * * *"}
-    assert codes(settings, a=cron, b=cron) == ["W010"]
+    assert codes(settings, a=cron, b=cron) == ["W013"]
 
 
 def test_crontab_and_the_scheduler_have_their_old_names():

@@ -40,6 +40,9 @@ class Entered:
     async def entries(self) -> Entries:
         return Entries(usable=tuple(self.usable), problems=tuple(self.problems))
 
+    def close(self) -> None:
+        self.closed = True
+
 
 class World:
     """A store with a clock of its own, and the schedulers of several hosts in front of it."""
@@ -338,6 +341,7 @@ async def test_the_service_lives_through_an_outage(world):
     await aeventually(lambda: len(world.fired) > before)
     stop.set()
     await running
+    assert world.source.closed
 
 
 async def test_what_the_store_refuses_of_one_entry_does_not_stop_the_others(world, caplog):

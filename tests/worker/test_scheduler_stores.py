@@ -138,6 +138,9 @@ class Entered:
     async def entries(self):
         return Entries(usable=(ScheduleEntry(name="entry", task="t.t", schedule=Every(0.1)),))
 
+    def close(self):
+        """Nothing to release."""
+
 
 def service(place, store, fired):
     emitter = Emitter()

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 from django.core import checks
 from django.db import models
 
+from .schedule import ScheduleEntry  # noqa: F401 - a model is found in this module
+
 
 class TaskStatus(models.TextChoices):
     """Where a row of `QueuedTask` is; one that is QUEUED with `run_after` set is not ready yet."""

@@ -178,4 +178,4 @@ def _interval(value: float | timedelta) -> float:
 
 
 def _option(key: str, value: object, wanted: str) -> Unusable:
-    return Unusable("W010", f"{key} {value!r} cannot be used", f"Use {wanted}.")
+    return Unusable("W013", f"{key} {value!r} cannot be used", f"Use {wanted}.")

@@ -11,6 +11,7 @@ from ..worker.runtime import MakeService, Parts
 from ..worker.service import OUTAGES, Pace, unless_stopped
 from .entries import Entries
 from .firing import JobMaker
+from .rows import RowSource, has_rows
 from .service import SchedulerService
 from .sources import lost_tasks, static_entries
 
@@ -32,24 +33,30 @@ class SchedulingBackend(Protocol):
         ...
 
 
-class StaticSource:
-    """The entries of the setting and of declared tasks, read again when a setting changes."""
+class Sources:
+    """Every entry there is: of the setting and of declared tasks, read when a setting changes, and of the database."""
 
     def __init__(self) -> None:
         self._generation = settings.generation
-        self._entries = _loaded()
+        self._static = _loaded()
+        self._rows = RowSource() if has_rows() else None
 
     async def entries(self) -> Entries:
         """See `Source.entries`."""
         if self._generation != settings.generation:
             self._generation = settings.generation
-            self._entries = await asyncio.to_thread(_loaded)
-        return self._entries
+            self._static = await asyncio.to_thread(_loaded)
+        return self._static if self._rows is None else self._static + await self._rows.entries()
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        if self._rows is not None:
+            self._rows.close()
 
 
 def make_service(backend: SchedulingBackend) -> MakeService:
     """What a worker's `add_service` takes. Imports the tasks of all entries, so call it before the loop runs."""
-    source = StaticSource()
+    source = Sources()
     make_job = JobMaker(alias=backend.alias, sample_id=backend.client_store.new_id())
 
     def make(parts: Parts) -> SchedulerService:

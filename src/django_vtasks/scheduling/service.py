@@ -1,5 +1,6 @@
 """The service that fires schedule entries. Any number of them may run: a slot is fired by whoever comes first."""
 
+import asyncio
 import math
 from collections.abc import Callable
 from typing import Protocol
@@ -40,6 +41,10 @@ class Source(Protocol):
         """The entries as they are now; called at every look, so it answers from memory when it can."""
         ...
 
+    def close(self) -> None:
+        """Release what it holds; it may be asked again afterwards."""
+        ...
+
 
 class SchedulerService(PeriodicService):
     """Fires what is due. Owns when each entry is looked at next; what was fired is known by the store alone."""
@@ -63,6 +68,13 @@ class SchedulerService(PeriodicService):
         self._complaints = Complaints()
         self._entries: dict[str, ScheduleEntry] = {}
         self._look_at: dict[str, float] = {}
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Look and fire until `stop` is set."""
+        try:
+            await super().run(stop)
+        finally:
+            self._source.close()
 
     async def tick(self) -> float:
         """Fire what is due; returns in how many seconds to look again."""
