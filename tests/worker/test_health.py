@@ -59,8 +59,8 @@ def test_a_short_outage_is_not_ready_but_alive_and_a_long_one_is_neither(pace, h
     assert (health.report().healthy, health.report().ready) == (True, True)
 
 
-def test_a_stopping_worker_is_alive_but_not_ready(health):
-    health.stopping = True
+def test_a_stopping_worker_is_alive_but_not_ready(pace):
+    health = Health([pace], lambda: True)
     assert (health.report().healthy, health.report().ready) == (True, False)
 
 

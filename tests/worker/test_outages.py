@@ -8,6 +8,7 @@ import pytest
 
 from django_vtasks.events import SettleRefused, StoreOutage, StoreRecovered
 from django_vtasks.jobs.errors import StoreRefused
+from django_vtasks.jobs.transitions import Bury
 from django_vtasks.stores.memory import MemoryStore
 from django_vtasks.worker.service import ServiceCrashed
 from tests.support.waiting import aeventually, let_others_run
@@ -170,3 +171,63 @@ async def test_what_runs_is_handed_back_when_the_consumer_crashes(flaky):
         await asyncio.wait_for(running, 30)
     assert bench.state(job) == "ready"
     assert bench.store.get(job).job.failures == 0
+
+
+class Picky:
+    """Refuses outcomes of some jobs, alone or in company, with a given error; takes everything else."""
+
+    def __init__(self, bench, error):
+        self.bad: set[str] = set()
+        self.error = error
+        self._exchange = bench.store.exchange
+        bench.store.exchange = self.exchange
+
+    async def exchange(self, settlements, request):
+        if any(s.claim.lease.job_id in self.bad and not isinstance(s.decision, Bury) for s in settlements):
+            raise self.error
+        return await self._exchange(settlements, request)
+
+
+@pytest.mark.parametrize("error", [ValueError("no such character"), StoreRefused("value too long")])
+async def test_an_outcome_that_cannot_be_stored_becomes_a_dead_letter_and_holds_up_no_other(error):
+    bench = Bench(concurrency=5, heartbeat_interval=0.1)
+    picky = Picky(bench, error)
+    jobs = bench.add(5)
+    picky.bad = {jobs[2]}
+    async with bench.run():
+        await bench.until_running(5)
+        for attempt in bench.executor.running:
+            attempt.end()
+        await bench.until_state(jobs[2], "dead")
+        await aeventually(lambda: [bench.state(job) for job in jobs].count("succeeded") == 4)
+        [job] = bench.add()
+        await bench.until_running(1)
+        bench.executor.running[0].end()
+        await bench.until_state(job, "succeeded")
+    assert "could not be stored" in bench.store.get(jobs[2]).letter.failure.message
+
+
+@pytest.mark.parametrize("error", [ValueError("no such character"), StoreRefused("value too long")])
+async def test_an_outcome_that_cannot_be_stored_is_found_out_when_it_is_alone(error):
+    bench = Bench(heartbeat_interval=0.1)
+    picky = Picky(bench, error)
+    [job] = bench.add()
+    picky.bad = {job}
+    async with bench.run():
+        await bench.until_running(1)
+        bench.executor.running[0].end()
+        await bench.until_state(job, "dead")
+
+
+async def test_a_full_store_buries_nothing(flaky):
+    flaky.error = StoreRefused("the store is full")
+    bench = Bench(flaky, heartbeat_interval=0.1)
+    [job] = bench.add()
+    async with bench.run():
+        await bench.until_running(1)
+        flaky.down = True
+        bench.executor.running[0].end()
+        await aeventually(lambda: flaky.calls.count("exchange") >= 6)
+        assert bench.state(job) == "leased"
+        flaky.down = False
+        await bench.until_state(job, "succeeded")

@@ -134,3 +134,15 @@ async def test_running_workers_are_listed_with_what_they_do():
         attempt.end()
     bench.runtime.stop()
     await asyncio.wait_for(task, 10)
+
+
+async def test_a_run_that_is_cancelled_hands_back_what_runs():
+    bench = Bench()
+    [job] = bench.add()
+    task = await started(bench)
+    await bench.until_running(1)
+    task.cancel()
+    await asyncio.wait([task], timeout=10)
+    assert task.cancelled()
+    assert bench.state(job) == "ready"
+    assert bench.store.extend(bench.runtime.owner, 1) is False

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from ..jobs.errors import StoreUnavailable
 from ..jobs.transitions import Settlement
 from ..stores.base import ClaimRequest, WorkerStore
 from .attempts import Attempts
 from .demand import Demand
+from .isolation import Isolation
 from .leases import LeaseKeeper
 from .reconciler import Reconciler
 from .reports import Reports
@@ -41,6 +43,7 @@ class Consumer:
         self._attempts = attempts
         self._settler = settler
         self._reconciler = reconciler
+        self._isolation = Isolation(store, settler, keeper)
         self._losses_seen = 0
         self._fruitless = 0
 
@@ -126,14 +129,17 @@ class Consumer:
                 await self._reports.save_for(s.claim.lease.token for s in settlements)
             exchange = await self._store.exchange(settlements, request)
         except BaseException as error:
-            self._settler.put_back()
-            if isinstance(error, OUTAGES):
-                self._reconciler.doubt()
-                self._demand.refresh()
-            raise
+            self._reconciler.doubt()
+            self._demand.refresh()
+            self._settler.put_back(settlements)
+            if not settlements or isinstance(error, StoreUnavailable) or not isinstance(error, Exception):
+                raise
+            await self._isolation.settle_each(self._settler.take(len(settlements)), error)
+            self.pace.turned()
+            return
         self.pace.turned()
         self._watch.rest()
-        self._settler.written(exchange)
+        self._settler.written(settlements, exchange)
         if request is not None:
             self._demand.answered(request, exchange.claims)
         if exchange.claims:

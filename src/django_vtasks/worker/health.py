@@ -1,7 +1,7 @@
 """Whether the worker gets anywhere: judged by when each of its services last came round."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from .service import Pace
@@ -54,15 +54,15 @@ class Report:
 class Health:
     """Judges the paces of a run; may be asked from any thread."""
 
-    def __init__(self, paces: Iterable[Pace]) -> None:
-        self.stopping = False
+    def __init__(self, paces: Iterable[Pace], stopping: Callable[[], bool] = bool) -> None:
         self._paces = paces
+        self._stopping = stopping
 
     def report(self) -> Report:
         """The state at this moment."""
         now = time.monotonic()
         subsystems = tuple(_judged(pace, now) for pace in tuple(self._paces))
-        return Report(subsystems=subsystems, stopping=self.stopping)
+        return Report(subsystems=subsystems, stopping=self._stopping())
 
 
 def _judged(pace: Pace, now: float) -> Subsystem:

@@ -1,12 +1,16 @@
 """What running jobs say of themselves, on its way to the store: the latest word of each, saved now and then."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..jobs.errors import StoreUnavailable
 from ..jobs.model import Claim, Lease, Progress
 from ..stores.base import WorkerStore
 from .service import Pace, PeriodicService
+
+logger = logging.getLogger("django_vtasks.worker")
 
 INTERVAL = 0.5
 """Seconds between two saves of what one job says."""
@@ -59,9 +63,12 @@ class Reports(PeriodicService):
             lease, progress, metadata = report
             try:
                 kept = await self._store.progress(lease, progress, metadata)
-            except BaseException:
+            except StoreUnavailable:
                 self._put_back(token, report)
                 raise
+            except Exception as error:
+                logger.warning("What the job %s says of itself cannot be saved: %s", lease.job_id, error)
+                continue
             if not kept:
                 self._on_lost()
 

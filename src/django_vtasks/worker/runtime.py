@@ -1,6 +1,7 @@
 """One run of a worker: wires the services together, starts them, and brings everything to an end."""
 
 import asyncio
+import logging
 import os
 import socket
 import time
@@ -28,6 +29,8 @@ from .service import OUTAGES, Pace, PeriodicService, Service, ServiceCrashed, Su
 from .settler import Settler
 from .slots import Slots, Turns
 from .watch import WAIT, Watch
+
+logger = logging.getLogger("django_vtasks.worker")
 
 INTERRUPT_GRACE = 0.8
 """Seconds that interrupted attempts have to end by themselves."""
@@ -262,19 +265,6 @@ class Runtime:
                 self.attempts.return_rest()
                 self.attempts.wakeup.ring()
                 await self._ended(consuming, SETTLE_GRACE)
-        if self.attempts.flight or self.settler:
-            await self._settle_without_consumer(consuming)
-
-    async def _settle_without_consumer(self, consuming: asyncio.Task[None]) -> None:
-        """The consumer crashed, or hangs at a store that is away: one last try."""
-        consuming.cancel()
-        await asyncio.wait([consuming], timeout=SETTLE_GRACE)
-        self.attempts.return_rest()
-        try:
-            async with asyncio.timeout(SETTLE_GRACE):
-                self.settler.written(await self.store.exchange(self.settler.take(len(self.settler)), None))
-        except (*OUTAGES, TimeoutError):
-            self.settler.put_back()
 
     async def _ended(self, consuming: asyncio.Task[None], seconds: float, unless: asyncio.Event | None = None) -> bool:
         if unless is None:
@@ -286,8 +276,11 @@ class Runtime:
         return consuming.done()
 
     async def _close(self) -> None:
+        self._stop.set()
         self._end.set()
         await self._supervisor.join(SETTLE_GRACE)
+        if self.attempts.flight or self.settler:
+            await self._settle_rest()
         if self.attempts.flight or self.settler:
             self.keeper.abandon()
         else:
@@ -295,6 +288,18 @@ class Runtime:
         await asyncio.to_thread(self.keeper.join, SETTLE_GRACE)
         await self.attempts.executor.close(CLOSE_GRACE)
         await self.store.close()
+
+    async def _settle_rest(self) -> None:
+        """The consumer crashed, was cancelled, or hangs at a store that is away: one last try."""
+        self.attempts.flight.interrupt_all()
+        self.attempts.return_rest()
+        settlements = self.settler.take_all()
+        try:
+            async with asyncio.timeout(SETTLE_GRACE):
+                self.settler.written(settlements, await self.store.exchange(settlements, None))
+        except Exception as error:
+            self.settler.put_back(settlements)
+            logger.error("%d outcomes could not be written at the end: %r", len(settlements), error)
 
 
 def _in_loop(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:

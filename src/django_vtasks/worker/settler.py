@@ -47,23 +47,23 @@ class Settler:
         self._waiting, self._under_way = [], ()
         return everything
 
-    def put_back(self) -> None:
-        """The round failed: what was under way may or may not be written, and is tried again first."""
-        self._unsure.update(settlement.claim.lease.token for settlement in self._under_way)
-        self._waiting[:0] = self._under_way
+    def put_back(self, settlements: Sequence[Settlement]) -> None:
+        """A round with these failed: they may or may not be written, and are tried again first."""
+        self._unsure.update(settlement.claim.lease.token for settlement in settlements)
+        self._waiting[:0] = settlements
         self._under_way = ()
 
-    def written(self, exchange: Exchange) -> None:
-        """The store answered: tell of refusals, dead letters and evictions."""
-        under_way, self._under_way = self._under_way, ()
+    def written(self, settlements: Sequence[Settlement], exchange: Exchange) -> None:
+        """The store answered to these: tell of refusals, dead letters and evictions."""
+        self._under_way = ()
         if exchange.refused:
-            under_way = [s for s in under_way if not self._is_refused(s, exchange.refused)]
+            settlements = [s for s in settlements if not self._is_refused(s, exchange.refused)]
         if self._unsure:
-            self._unsure.difference_update(s.claim.lease.token for s in under_way)
+            self._unsure.difference_update(s.claim.lease.token for s in settlements)
         if exchange.evicted:
             self._emitter.emit(LettersEvicted(count=exchange.evicted))
         if self._emitter.wanted(LetterBuried):
-            for settlement in under_way:
+            for settlement in settlements:
                 if type(settlement.decision) is Bury:
                     self._emitter.emit(LetterBuried(letter=settlement.decision.letter))
 

@@ -10,6 +10,7 @@ from ..conf import WorkerConfig
 from ..events import Emitter
 from .health import Health
 from .loopwatch import LoopWatch
+from .service import WhenCrashed
 
 logger = logging.getLogger("django_vtasks.worker")
 
@@ -17,10 +18,13 @@ logger = logging.getLogger("django_vtasks.worker")
 class Surroundings:
     """Started when entered, in the event loop's thread; gone when left."""
 
-    def __init__(self, config: WorkerConfig, health: Health, emitter: Emitter) -> None:
+    def __init__(
+        self, config: WorkerConfig, health: Health, emitter: Emitter, when_taken: WhenCrashed = WhenCrashed.END
+    ) -> None:
         self._config = config
         self._health = health
         self._emitter = emitter
+        self._when_taken = when_taken
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -33,9 +37,9 @@ class Surroundings:
             if config.health_check_file:
                 stack.callback(self._start_file(config.health_check_file))
             if config.health_port is not None:
-                stack.callback(self._start_server(config.health_port))
+                self._unless_taken(self._serve_health, config.health_port, stack)
             if config.metrics_port is not None:
-                self._serve_metrics(config.metrics_port, stack)
+                self._unless_taken(self._serve_metrics, config.metrics_port, stack)
             self._stack = stack.pop_all()
         return self
 
@@ -51,14 +55,23 @@ class Surroundings:
         file.start()
         return file.stop
 
-    def _start_server(self, port: int) -> Callable[[], None]:
+    def _unless_taken(self, serve: Callable[[int, ExitStack], None], port: int, stack: ExitStack) -> None:
+        """A server's processes share one port: the first has it, the others go on without."""
+        try:
+            serve(port, stack)
+        except OSError as error:
+            if self._when_taken is WhenCrashed.END:
+                raise
+            logger.warning("Port %d is not served by this process: %s", port, error)
+
+    def _serve_health(self, port: int, stack: ExitStack) -> None:
         from .. import metrics
         from .probes import HealthServer
 
         metrics.install()
         server = HealthServer(port, self._health, metrics.exposition)
         logger.info("Health on port %d: /livez, /readyz, /metrics", server.start())
-        return server.stop
+        stack.callback(server.stop)
 
     def _serve_metrics(self, port: int, stack: ExitStack) -> None:
         from .. import metrics

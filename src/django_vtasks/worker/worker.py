@@ -80,9 +80,9 @@ class Worker:
         """
         self._loop = asyncio.get_running_loop()
         runtime = self._made(replace(self.limits, drain=True) if run_once else self.limits)
-        health = Health(runtime.paces)
+        health = Health(runtime.paces, lambda: runtime.stopping)
         try:
-            with Surroundings(self.config, health, self._emitter):
+            with Surroundings(self.config, health, self._emitter, self.when_crashed):
                 if handle_signals:
                     with self._signals(runtime), DumpOnSignal(lambda: dump(runtime.attempts.flight)):
                         await runtime.run()

@@ -53,7 +53,7 @@ def _from_file(path: Path, max_age: float) -> str:
 
 def _from_port(port: int, path: str) -> str:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:  # noqa: S310 - loopback
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:
             answer.read()
     except urllib.error.HTTPError as error:
         with error:
