@@ -71,12 +71,17 @@ class QueuedTask(models.Model):
 
 
 class JobResult(models.Model):
-    """What became of a job that is over, until `expires_at`. `data` is its payload, `value` what it returned."""
+    """What became of a job that is over, until `expires_at`.
+
+    `data` is its payload as it waited, `ending` the JSON of what its last attempt adds to that, `value` what it
+    returned.
+    """
 
     id = models.UUIDField(primary_key=True, editable=False)
     queue = models.CharField(max_length=255)
     state = models.CharField(max_length=20)
     data = models.BinaryField()
+    ending = models.TextField(null=True)  # noqa: DJ001 - null = `data` says all
     value = models.BinaryField(null=True)
     progress = models.TextField(null=True)  # noqa: DJ001 - null = nothing was said
     progress_at = models.DateTimeField(null=True)
@@ -96,10 +101,14 @@ class JobResult(models.Model):
 
 
 class UniqueLock(models.Model):
-    """Who has a unique key. `id` is the key's SHA-256 in hexadecimal digits, so that any text can be a key."""
+    """Who has a unique key. `id` is the key's SHA-256 in hexadecimal digits, so that any text can be a key.
+
+    Without `expires_at` it counts while its job waits and, unless `until_claimed`, while it runs.
+    """
 
     id = models.CharField(max_length=64, primary_key=True, editable=False)
     job_id = models.UUIDField()
+    until_claimed = models.BooleanField()
     expires_at = models.DateTimeField(null=True, db_index=True)
 
     class Meta:

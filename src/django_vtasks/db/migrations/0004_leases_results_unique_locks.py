@@ -76,6 +76,7 @@ class Migration(migrations.Migration):
                 ("queue", models.CharField(max_length=255)),
                 ("state", models.CharField(max_length=20)),
                 ("data", models.BinaryField()),
+                ("ending", models.TextField(null=True)),
                 ("value", models.BinaryField(null=True)),
                 ("progress", models.TextField(null=True)),
                 ("progress_at", models.DateTimeField(null=True)),
@@ -96,6 +97,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.CharField(editable=False, max_length=64, primary_key=True, serialize=False)),
                 ("job_id", models.UUIDField()),
+                ("until_claimed", models.BooleanField()),
                 ("expires_at", models.DateTimeField(db_index=True, null=True)),
             ],
             options={"verbose_name": "unique lock"},

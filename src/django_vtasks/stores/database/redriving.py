@@ -24,12 +24,10 @@ def redrive(session: Session, letter_id: str, changes: Redrive, position: int) -
     job = letter and _job(letter)
     if not job:
         return None
-    vendor = session.vendor
-    at = vendor.epoch_out(session.row(f"SELECT {vendor.epoch_column('{now}')}")[0]) or 0.0
-    new = changes.applied(job, new_id=new_id(), at=at, position=position)
+    new = changes.applied(job, new_id=new_id(), at=session.now(), position=position)
     [added] = add_rows(session, rows_of([new]))
     if added.status is not AddStatus.DUPLICATE:
-        remove(session, [vendor.id_in(job.id)])
+        remove(session, [session.vendor.id_in(job.id)])
         notify.after_commit(session.connection, [new])
     return added
 

@@ -1,13 +1,16 @@
 """From rows to claims and records."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from ...jobs.codec import decode, decode_letter
 from ...jobs.errors import CodecError
-from ...jobs.model import Claim, DeadLetter, Job, JobRecord, JobState, Lease, Progress, Running
+from ...jobs.model import Claim, DeadLetter, Job, JobRecord, JobState, Lease, Progress, Running, evolve_job
+from ...jobs.payload import attempt_from_json, attempt_to_json
 from .names import column_text
 from .queries.vendor import Vendor
 
@@ -16,7 +19,7 @@ JOB_COLUMNS = (
     *CLAIM_COLUMNS,
     *("status", "run_after", "progress", "progress_at", "failed_at", "first_failed_at", "created_at"),
 )
-RESULT_COLUMNS = ("id", "queue", "state", "data", "value", "progress", "progress_at", "finished_at")
+RESULT_COLUMNS = ("id", "queue", "state", "data", "ending", "value", "progress", "progress_at", "finished_at")
 
 _MOMENTS = frozenset(
     ("claimed_at", "run_after", "progress_at", "failed_at", "first_failed_at", "created_at", "finished_at")
@@ -43,6 +46,21 @@ def claim_of(row: Any, vendor: Vendor) -> Claim:
     started_at = vendor.epoch_out(claimed_at) or 0.0
     try:
         job = job_of(raw, job_id, queue, metadata)
+    except CodecError as error:
+        return Claim(lease=lease, raw=raw, queue=queue, started_at=started_at, job=None, defect=str(error))
+    return Claim(lease=lease, raw=raw, queue=job.queue, started_at=started_at, job=job)
+
+
+def claims_of_round(rows: Iterable[Any], vendor: Vendor, owner: str, token: str, started_at: float) -> list[Claim]:
+    """The claims of one round; each row begins with id, queue and data."""
+    return [_claim(vendor.id_out(row[0]), row[1], row[2], owner, token, started_at) for row in rows]
+
+
+def _claim(job_id: str, queue: str, data: Any, owner: str, token: str, started_at: float) -> Claim:
+    raw = data if type(data) is bytes else bytes(data)
+    lease = Lease(job_id=job_id, token=f"{token}.{job_id}", owner=owner)
+    try:
+        job = job_of(raw, job_id, queue)
     except CodecError as error:
         return Claim(lease=lease, raw=raw, queue=queue, started_at=started_at, job=None, defect=str(error))
     return Claim(lease=lease, raw=raw, queue=job.queue, started_at=started_at, job=job)
@@ -109,7 +127,7 @@ def result_of(row: Any, vendor: Vendor) -> JobRecord:
         letter = decode_letter(raw, fallback_id=job_id, fallback_queue=queue)
         return replace(_dead(replace(letter, id=job_id), progress), letter=None, finished_at=finished_at)
     try:
-        job = job_of(raw, job_id, queue)
+        job = _with_ending(job_of(raw, job_id, queue), values["ending"])
     except CodecError:
         job = Job(id=job_id, func="", queue=queue)
     value = values["value"]
@@ -120,6 +138,33 @@ def result_of(row: Any, vendor: Vendor) -> JobRecord:
         value=None if value is None else bytes(value),
         progress=progress,
     )
+
+
+def ending_of(before: Job, after: Job) -> str | None:
+    """What one more attempt adds to a job, as the column's text; None when more than that has changed.
+
+    With it a result keeps the payload that is in the table already, which need not be encoded and sent again.
+    """
+    if (
+        after.attempts
+        and not after.metadata
+        and after.attempts[:-1] == before.attempts
+        and after.failures == before.failures
+        and after.args is before.args
+        and after.kwargs is before.kwargs
+        and after.extra is before.extra
+    ):
+        parts = {"starts": after.starts, "attempt": attempt_to_json(after.attempts[-1])}
+        return orjson.dumps(parts).decode()
+    return None
+
+
+def _with_ending(job: Job, ending: str | None) -> Job:
+    if ending is None:
+        return job
+    parts = orjson.loads(ending)
+    attempts = (*job.attempts, attempt_from_json(parts["attempt"]))
+    return evolve_job(job, starts=parts["starts"], attempts=attempts)
 
 
 def _dead(letter: DeadLetter, progress: Progress | None) -> JobRecord:

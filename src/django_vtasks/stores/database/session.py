@@ -50,6 +50,11 @@ class Session:
         rows = self.rows(template, params)
         return rows[0] if rows else None
 
+    def now(self) -> float:
+        """What time it is, in epoch seconds."""
+        row = self.row(f"SELECT {self.vendor.epoch_column('{now}')}")
+        return self.vendor.epoch_out(row[0]) or 0.0
+
     @contextmanager
     def atomic(self) -> Iterator[None]:
         """All or nothing; inside a transaction of the caller a savepoint, so that a failure leaves it usable."""

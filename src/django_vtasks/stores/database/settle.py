@@ -5,14 +5,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...jobs.errors import CodecError
-from ...jobs.model import Claim, DeadLetter, Job, UniqueMode
+from ...jobs.model import Claim, DeadLetter, Job, JobState, evolve_job
 from ...jobs.transitions import Bury, Finish, Place, Requeue, Settlement
 from .insert import payload
 from .letters import bury, evict
 from .names import ALIVE, JOBS, METADATA, RESULTS, column_text, metadata_key
+from .oneround import stored_result
 from .rows import lease_token
 from .session import Session
-from .unique import release
+from .unique import ends_when_claimed, ends_with_job, release
 
 
 @dataclass(slots=True, kw_only=True)
@@ -32,7 +33,6 @@ class Held:
     token: str
     progress: str | None
     progress_at: Any
-    now: float
 
 
 def settle(session: Session, settlements: Sequence[Settlement], dead_letter_cap: int) -> Settled:
@@ -43,7 +43,7 @@ def settle(session: Session, settlements: Sequence[Settlement], dead_letter_cap:
     accepted = _accepted(session, settlements, settled)
     finishes = [(item.claim, item.decision, held) for item, held in accepted if isinstance(item.decision, Finish)]
     buries = [(item.claim, item.decision) for item, _ in accepted if isinstance(item.decision, Bury)]
-    requeues = [(item.claim, item.decision, held) for item, held in accepted if isinstance(item.decision, Requeue)]
+    requeues = [(item.claim, item.decision) for item, _ in accepted if isinstance(item.decision, Requeue)]
     if finishes:
         _finish(session, finishes)
     if buries:
@@ -51,16 +51,16 @@ def settle(session: Session, settlements: Sequence[Settlement], dead_letter_cap:
         settled.evicted = evict(session, dead_letter_cap)
     if requeues:
         _requeue(session, requeues)
-        settled.refilled = {decision.job.queue for _, decision, _ in requeues if not (decision.delay or 0) > 0}
-    over = [item.claim.job for item, _ in accepted if not isinstance(item.decision, Requeue)]
-    ended = [job for job in over if job and _holds_until_done(job)]
-    if ended:
-        release(session, ended)
+        settled.refilled = {decision.job.queue for _, decision in requeues if not (decision.delay or 0) > 0}
+    release(session, [item.claim.job for item, _ in accepted if item.claim.job and _gives_key_back(item)])
     return settled
 
 
-def _holds_until_done(job: Job) -> bool:
-    return job.unique is not None and job.unique.mode is not UniqueMode.WINDOW
+def _gives_key_back(item: Settlement) -> bool:
+    job = item.claim.job
+    if job is None or job.unique is None:
+        return False
+    return ends_when_claimed(job) if isinstance(item.decision, Requeue) else ends_with_job(job)
 
 
 def _accepted(session: Session, settlements: Sequence[Settlement], settled: Settled) -> list[tuple[Settlement, Held]]:
@@ -81,20 +81,18 @@ def _lock(session: Session, job_ids: Iterable[str]) -> dict[str, Held]:
     vendor = session.vendor
     params = [vendor.id_in(job_id) for job_id in sorted(job_ids)]
     found = session.rows(
-        f"SELECT {vendor.id_column('id')}, worker_id, lease_token, progress, progress_at,"
-        f" {vendor.epoch_column('{now}')} FROM {JOBS}"
+        f"SELECT {vendor.id_column('id')}, worker_id, lease_token, progress, progress_at FROM {JOBS}"
         f" WHERE id IN {vendor.places(params)} AND status = 'PROCESSING' {{wait_for_lock}}",
         params,
     )
     held = {}
-    for raw_id, owner, token, progress, progress_at, now in found:
+    for raw_id, owner, token, progress, progress_at in found:
         job_id = vendor.id_out(raw_id)
         held[job_id] = Held(
             owner=owner or "",
             token=lease_token(token, job_id),
             progress=progress,
             progress_at=progress_at,
-            now=vendor.epoch_out(now) or 0.0,
         )
     return held
 
@@ -112,43 +110,34 @@ def _live(session: Session, owners: set[str]) -> set[str]:
 
 def _finish(session: Session, finishes: Sequence[tuple[Claim, Finish, Held]]) -> None:
     vendor = session.vendor
-    kept = [(claim, decision, held) for claim, decision, held in finishes if decision.result_ttl > 0]
-    if kept:
-        values = ", ".join([_RESULT] * len(kept))
-        params = [param for place, item in enumerate(kept) for param in _result_values(session, place, *item)]
-        session.run(f"{_INSERT_RESULTS} VALUES {values} {{ignore}}", params)
+    kept = [item for item in finishes if item[1].result_ttl > 0]
+    session.run_many(_INSERT_RESULT, [_result_values(session, place, *item) for place, item in enumerate(kept)])
     ids = [vendor.id_in(claim.lease.job_id) for claim, *_ in finishes]
     session.run(f"DELETE FROM {JOBS} WHERE id IN {vendor.places(ids)}", ids)
 
 
-_INSERT_RESULTS = (
+_INSERT_RESULT = (
     f"INSERT INTO {RESULTS}"
-    " (id, queue, state, data, value, progress, progress_at, settled_at, finished_at, expires_at)"
+    " (id, queue, state, data, ending, value, progress, progress_at, settled_at, finished_at, expires_at)"
+    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, {order}, {at}, {later}) {ignore}"
 )
-_RESULT = "(%s, %s, %s, %s, %s, %s, %s, {order}, {at}, {later})"
 
 
 def _result_values(session: Session, place: int, claim: Claim, finish: Finish, held: Held) -> tuple[Any, ...]:
-    succeeded = finish.state == "succeeded"
+    data, ending = stored_result(claim, finish)
     return (
         session.vendor.id_in(claim.lease.job_id),
         column_text(claim.queue),
         finish.state.value,
-        _payload(finish.job, claim),
-        finish.value if succeeded else None,
+        claim.raw if data is None else data,
+        ending,
+        finish.value if finish.state is JobState.SUCCEEDED else None,
         held.progress,
         held.progress_at,
         session.moment.order(place),
         session.vendor.moment(finish.finished_at),
         session.moment.later(finish.result_ttl),
     )
-
-
-def _payload(job: Job, claim: Claim) -> bytes:
-    try:
-        return payload(job)
-    except CodecError:
-        return claim.raw
 
 
 # --- bury --------------------------------------------------------------------------------------------------------
@@ -161,14 +150,14 @@ def _named(letter: DeadLetter, claim: Claim) -> DeadLetter:
 # --- requeue -----------------------------------------------------------------------------------------------------
 
 
-def _requeue(session: Session, requeues: Sequence[tuple[Claim, Requeue, Held]]) -> None:
-    for place, (claim, requeue, held) in enumerate(requeues):
+def _requeue(session: Session, requeues: Sequence[tuple[Claim, Requeue]]) -> None:
+    now = session.now() if any(requeue.delay for _, requeue in requeues) else 0.0
+    for place, (claim, requeue) in enumerate(requeues):
         job, delay = requeue.job, requeue.delay or 0.0
         moments: tuple[Any, ...] = ()
         if delay > 0:
-            due = held.now + delay
-            job = replace(job, run_after=due)
-            change, moments = ", run_after = {at}", (session.vendor.moment(due),)
+            job = evolve_job(job, run_after=now + delay)
+            change, moments = ", run_after = {at}", (session.vendor.moment(job.run_after),)
         elif requeue.place is Place.FRONT:
             change = ", run_after = NULL"
         else:
@@ -181,3 +170,10 @@ _REQUEUE = (
     f"UPDATE {JOBS} SET status = 'QUEUED', worker_id = NULL, lease_token = NULL, claimed_at = NULL, metadata = NULL,"
     " data = %s, queue = %s, priority = %s"
 )
+
+
+def _payload(job: Job, claim: Claim) -> bytes:
+    try:
+        return payload(job)
+    except CodecError:
+        return claim.raw

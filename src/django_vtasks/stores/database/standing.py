@@ -15,12 +15,10 @@ def standing(session: Session, job_id: str) -> Standing | None:
     record = read(session, job_id)
     if record is None:
         return None
-    vendor = session.vendor
-    now = vendor.epoch_out(session.row(f"SELECT {vendor.epoch_column('{now}')}")[0]) or 0.0
     ahead, by_priority = _ahead(session, record) if record.state is JobState.READY else (0, 0)
     return Standing(
         record=record,
-        now=now,
+        now=session.now(),
         ahead=ahead,
         ahead_by_priority=by_priority,
         key_holder=_other_holder(session, record.job),

@@ -1,8 +1,8 @@
 """Unique keys: one row of a lock table for each key that is taken, changed in the transaction of the job it is for.
 
-A lock without an expiry counts only as long as its job waits or runs, so nothing that removes a job, the 3.2 line's
-workers included, can leave a key taken. A job of mode UNTIL_DONE writes its key into the job's row too, whose partial
-unique index is how the 3.2 line excludes duplicates.
+A lock without an expiry counts only as long as its job waits or, in mode UNTIL_DONE, runs. So a claim need not touch
+it, and nothing that removes a job can leave a key taken. A job of mode UNTIL_DONE writes its key into the job's row
+too, whose partial unique index is how the 3.2 line excludes duplicates.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,17 @@ from .names import JOBS, LOCKS, column_text, lock_id
 from .rows import job_of
 from .session import Session
 
-UNTIL_CLAIMED = frozenset((UniqueMode.UNTIL_STARTED, UniqueMode.DEBOUNCE))
+_UNTIL_CLAIMED = frozenset((UniqueMode.UNTIL_STARTED, UniqueMode.DEBOUNCE))
+
+
+def ends_when_claimed(job: Job) -> bool:
+    """Whether a job gives its key up when it is claimed."""
+    return job.unique is not None and job.unique.mode in _UNTIL_CLAIMED
+
+
+def ends_with_job(job: Job) -> bool:
+    """Whether a job has no key any more once it is over."""
+    return job.unique is not None and job.unique.mode is not UniqueMode.WINDOW
 
 
 def add_unique(session: Session, rows: Sequence[Row]) -> list[Added]:
@@ -51,23 +61,24 @@ def _take(session: Session, wanted: dict[str, Row]) -> dict[str, str]:
         return {}
     places = session.vendor.places(keys)
     session.run(f"DELETE FROM {LOCKS} WHERE id IN {places} AND {STALE}", keys)
-    values = ", ".join("(%s, %s, {later})" if _window(wanted[key].job) else "(%s, %s, NULL)" for key in keys)
+    values = ", ".join(f"(%s, %s, %s, {'{later}' if _window(wanted[key].job) else 'NULL'})" for key in keys)
     params = [param for key in keys for param in _lock_values(session, key, wanted[key].job)]
-    session.run(f"INSERT INTO {LOCKS} (id, job_id, expires_at) VALUES {values} {{ignore}}", params)
+    session.run(f"INSERT INTO {LOCKS} (id, job_id, until_claimed, expires_at) VALUES {values} {{ignore}}", params)
     holder = session.vendor.id_column("job_id")
     found = session.rows(f"SELECT id, {holder} FROM {LOCKS} WHERE id IN {places}", keys)
     return {row[0]: session.vendor.id_out(row[1]) for row in found}
 
 
 STALE = (
-    f"((expires_at IS NOT NULL AND expires_at <= {{now}}) OR (expires_at IS NULL AND NOT EXISTS (SELECT 1 FROM {JOBS} j"
-    f" WHERE j.id = {LOCKS}.job_id AND j.status IN ('QUEUED', 'PROCESSING'))))"
+    "((expires_at IS NOT NULL AND expires_at <= {now}) OR (expires_at IS NULL AND NOT EXISTS"
+    f" (SELECT 1 FROM {JOBS} j WHERE j.id = {LOCKS}.job_id"
+    f" AND (j.status = 'QUEUED' OR (j.status = 'PROCESSING' AND NOT {LOCKS}.until_claimed)))))"
 )
 
 
 def _lock_values(session: Session, key: str, job: Job) -> tuple[Any, ...]:
     window = _window(job)
-    taken = (key, session.vendor.id_in(job.id))
+    taken = (key, session.vendor.id_in(job.id), ends_when_claimed(job))
     return (*taken, session.moment.later(window)) if window else taken
 
 

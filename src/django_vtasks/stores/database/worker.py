@@ -51,7 +51,7 @@ class DatabaseWorkerStore:
 
     async def now(self) -> float:
         """See `WorkerStore.now`."""
-        return await self._run(_now)
+        return await self._run(Session.now)
 
     # --- jobs ----------------------------------------------------------------------------------------------------
 
@@ -187,8 +187,3 @@ class DatabaseWorkerStore:
                 return work(session)
 
         return in_session
-
-
-def _now(session: Session) -> float:
-    row = session.row(f"SELECT {session.vendor.epoch_column('{now}')}")
-    return session.vendor.epoch_out(row[0]) or 0.0

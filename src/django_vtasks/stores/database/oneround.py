@@ -1,0 +1,192 @@
+"""A round of a worker as one statement, on PostgreSQL: ended jobs out, their results in, ready jobs leased.
+
+One statement is one round trip and one commit. What it cannot say, a job that goes back or dies, is written by
+`settle` and `claims` in a transaction of several.
+"""
+
+from collections.abc import Sequence
+from enum import Flag, auto
+from functools import cache
+from typing import Any
+
+from ...jobs import zstd
+from ...jobs.codec import encode
+from ...jobs.errors import CodecError
+from ...jobs.model import Claim, JobState
+from ...jobs.transitions import Finish, Settlement
+from ..base import ClaimRequest, Exchange
+from .claims import IN_ORDER, LEASED, READY, new_token, wanted_slots
+from .names import ALIVE, JOBS, LOCKS, METADATA, PAUSED, RESULTS, lock_id, metadata_key
+from .rows import claims_of_round, ending_of, round_of
+from .session import Session
+from .unique import ends_with_job
+
+
+class Part(Flag):
+    """The parts of the statement."""
+
+    NONE = 0
+    ENDED = auto()
+    RESULTS = auto()
+    KEYS = auto()
+    CLAIM = auto()
+
+
+def is_one_statement(settlements: Sequence[Settlement]) -> bool:
+    """Whether these settlements can be written by one: every job is over, each told once by its one incarnation."""
+    leases = [item.claim.lease for item in settlements if isinstance(item.decision, Finish) and not item.reclaim]
+    if len(leases) != len(settlements):
+        return False
+    owners, tokens = {lease.owner for lease in leases}, {lease.token for lease in leases}
+    return len(owners) <= 1 and len(tokens) == len(leases)
+
+
+def exchange_in_one(session: Session, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Exchange:
+    """A round of `is_one_statement` settlements and perhaps a claim."""
+    finished = _Finished(settlements)
+    wanted = wanted_slots(request) if request and request.limit > 0 else {}
+    if not finished.items and not wanted:
+        return Exchange()
+    params = finished.params() if finished.items else []
+    token = new_token()
+    if wanted and request:
+        alive, pauses = metadata_key(ALIVE, request.owner), [metadata_key(PAUSED, queue) for queue in wanted]
+        params += [alive, list(wanted), list(wanted.values()), pauses, request.limit, request.owner, token]
+    rows = session.rows(_statement(finished.parts | (Part.CLAIM if wanted else Part.NONE)), params)
+    done = rows.pop()[0] if finished.items else None
+    refused = finished.refused(done)
+    if not wanted or not request:
+        return Exchange(refused=refused)
+    places = {queue: place for place, queue in enumerate(wanted)}
+    rows.sort(key=lambda row: (places[row[1]], -row[3], row[4], row[0]))
+    started_at = rows[0][5] if rows else 0.0
+    claims = claims_of_round(rows, session.vendor, request.owner, token, started_at)
+    return Exchange(claims=tuple(claims), refused=refused)
+
+
+class _Finished:
+    """The settlements of one statement as arrays."""
+
+    def __init__(self, settlements: Sequence[Settlement]) -> None:
+        self.items = {item.claim.lease.token: item for item in settlements}
+        self._with_results = any(_finish(item).result_ttl > 0 for item in self.items.values())
+        jobs = [item.claim.job for item in self.items.values()]
+        self._keys = [lock_id(job.unique.key) for job in jobs if job and job.unique and ends_with_job(job)]
+
+    @property
+    def parts(self) -> Part:
+        """Which parts the statement needs."""
+        if not self.items:
+            return Part.NONE
+        results = Part.RESULTS if self._with_results else Part.NONE
+        return Part.ENDED | results | (Part.KEYS if self._keys else Part.NONE)
+
+    def params(self) -> list[Any]:
+        """The parameters of those parts."""
+        leases = [item.claim.lease for item in self.items.values()]
+        ids, rounds = [lease.job_id for lease in leases], [round_of(lease.token) for lease in leases]
+        params: list[Any] = [ids, rounds]
+        if self._with_results:
+            params += zip(*[_result(item.claim, _finish(item)) for item in self.items.values()], strict=True)
+            params[2:] = map(list, params[2:])
+        params.append(leases[0].owner)
+        if self._keys:
+            params.append(self._keys)
+        return params
+
+    def refused(self, done: str | None) -> frozenset[str]:
+        """The tokens of settlements that were not written, given the ids of those that were."""
+        if (done.count(",") + 1 if done else 0) == len(self.items):
+            return frozenset()
+        ids = set(done.split(",")) if done else set()
+        return frozenset(token for token, item in self.items.items() if item.claim.lease.job_id not in ids)
+
+
+def _finish(item: Settlement) -> Finish:
+    if not isinstance(item.decision, Finish):
+        raise TypeError(f"{item.decision!r} does not end a job")
+    return item.decision
+
+
+def _result(claim: Claim, decision: Finish) -> tuple[Any, ...]:
+    data, ending = stored_result(claim, decision)
+    value = decision.value if decision.state is JobState.SUCCEEDED else None
+    return decision.state.value, data, ending, value, decision.finished_at, decision.result_ttl
+
+
+def stored_result(claim: Claim, decision: Finish) -> tuple[bytes | None, str | None]:
+    """The payload of a result, None for that which is in the table, and what its last attempt adds to it."""
+    if decision.result_ttl <= 0 or claim.job is None:
+        return None, None
+    ending = ending_of(claim.job, decision.job)
+    if ending is not None:
+        return None, ending
+    try:
+        return encode(decision.job, compress=zstd.available()), None
+    except CodecError:
+        return None, None
+
+
+@cache
+def _statement(wanted: Part) -> str:
+    parts, answers = [], []
+    if Part.ENDED in wanted:
+        parts += [_ENDED_WITH_RESULT if Part.RESULTS in wanted else _ENDED, _GONE]
+    if Part.RESULTS in wanted:
+        parts.append(_KEPT)
+    if Part.KEYS in wanted:
+        parts.append(_FREED)
+    if Part.CLAIM in wanted:
+        parts += [_WANTED, _HEAD, _CLAIMED]
+        answers.append("SELECT id, queue, data, priority, since, at FROM claimed")
+    if Part.ENDED in wanted:
+        nothing = ", NULL, NULL::bytea, NULL, NULL, NULL" if Part.CLAIM in wanted else ""
+        answers.append(f"SELECT (SELECT string_agg(id::text, ',') FROM gone){nothing}")
+    return f"WITH {', '.join(parts)} {' UNION ALL '.join(answers)}"
+
+
+_ENDED = "ended AS (SELECT * FROM unnest(%s::uuid[], %s::text[]) AS e(id, token))"
+_ENDED_WITH_RESULT = """
+ended AS (
+    SELECT * FROM unnest(
+        %s::uuid[], %s::text[], %s::text[], %s::bytea[], %s::text[], %s::bytea[], %s::float8[], %s::float8[]
+    ) WITH ORDINALITY AS e(id, token, state, data, ending, value, finished_at, ttl, place)
+)"""
+_GONE = f"""
+gone AS (
+    DELETE FROM {JOBS} j USING ended e
+    WHERE j.id = e.id AND j.status = 'PROCESSING' AND j.worker_id = %s AND COALESCE(j.lease_token, '') = e.token
+    RETURNING j.id, j.queue, j.data, j.progress, j.progress_at
+)"""
+_KEPT = f"""
+kept AS (
+    INSERT INTO {RESULTS} (
+        id, queue, state, data, ending, value, progress, progress_at, settled_at, finished_at, expires_at
+    )
+    SELECT g.id, g.queue, e.state, COALESCE(e.data, g.data), e.ending, e.value, g.progress, g.progress_at,
+        {{base}} + e.place * interval '1 microsecond', to_timestamp(e.finished_at),
+        {{now}} + make_interval(secs => e.ttl)
+    FROM gone g JOIN ended e ON e.id = g.id WHERE e.ttl > 0
+    ON CONFLICT DO NOTHING
+)"""
+_FREED = f"freed AS (DELETE FROM {LOCKS} l USING gone g WHERE l.job_id = g.id AND l.id = ANY(%s))"
+_WANTED = f"""
+wanted AS MATERIALIZED (
+    SELECT w.queue, w.slots, w.place
+    FROM (SELECT 1 FROM {METADATA} WHERE {{key}} = %s AND expires_at > {{now}}) alive,
+        unnest(%s::text[], %s::int[], %s::text[]) WITH ORDINALITY AS w(queue, slots, pause, place)
+    WHERE NOT EXISTS (SELECT 1 FROM {METADATA} m WHERE m.{{key}} = w.pause)
+    ORDER BY w.place
+)"""
+_HEAD = f"""
+head AS (
+    SELECT ready.id FROM wanted w CROSS JOIN LATERAL (
+        SELECT id FROM {JOBS} WHERE queue = w.queue AND {READY} {IN_ORDER} LIMIT w.slots {{skip_locked}}
+    ) ready LIMIT %s
+)"""
+_CLAIMED = f"""
+claimed AS (
+    UPDATE {JOBS} j SET {LEASED} WHERE j.id = ANY(ARRAY(SELECT id FROM head))
+    RETURNING j.id::text AS id, j.queue, j.data, j.priority, EXTRACT(EPOCH FROM j.created_at)::float8 AS since,
+        EXTRACT(EPOCH FROM {{now}})::float8 AS at
+)"""
