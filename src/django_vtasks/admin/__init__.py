@@ -1,13 +1,10 @@
 """The pages of django-vtasks in the project's own admin. Importing this registers them."""
 
-from django.conf import settings
 from django.contrib import admin
 
-from ..models import ValkeyTask
-from . import jobs, letters, overview, schedule
-from .valkey import VALKEY_BACKEND, ValkeyTaskPage
+from . import entries, jobs, letters, overview, schedule, valkey
 
-if any(entry.get("BACKEND") == VALKEY_BACKEND for entry in getattr(settings, "TASKS", {}).values()):
-    admin.site.register(ValkeyTask, ValkeyTaskPage)
+entries.register(admin.site)
+valkey.register(admin.site)
 
-__all__ = ["jobs", "letters", "overview", "schedule"]
+__all__ = ["entries", "jobs", "letters", "overview", "schedule", "valkey"]

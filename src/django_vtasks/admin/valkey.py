@@ -4,9 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from django.conf import settings
+from django.contrib import admin
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 
+from .. import models
 from ..jobs.errors import QueueError
 from ..jobs.model import JobRecord, JobState
 from ..operating.aliases import Alias, aliases
@@ -41,6 +44,12 @@ _ORDERS: Mapping[str, Callable[[Line], Any]] = {
     "4": lambda line: line.enqueued_at,
     "5": lambda line: line.func_str,
 }
+
+
+def register(site: admin.AdminSite) -> None:
+    """Register the list, if TASKS names the Valkey backend."""
+    if any(entry.get("BACKEND") == VALKEY_BACKEND for entry in getattr(settings, "TASKS", {}).values()):
+        site.register(models.ValkeyTask, ValkeyTaskPage)
 
 
 class ValkeyTaskPage(StorePage):
