@@ -221,6 +221,27 @@ def test_a_store_that_is_away_at_the_commit_is_logged_and_raised(way, broken, ca
 
 
 @pytest.mark.django_db(transaction=True)
+def test_what_django_drops_behind_a_failed_push_is_logged_too(broken, caplog):
+    """Django runs no hook behind one that raises; every job that is lost by that is named."""
+    with rolled_back():
+        sample.bare.enqueue("another transaction")
+
+    def view():
+        with transaction.atomic():
+            ids.append(sample.bare.enqueue(1).id)
+            with rolled_back():
+                sample.bare.enqueue("rolled back")
+            ids.append(sample.bare.enqueue(2).id)
+            transaction.on_commit(lambda: ids.append("dropped"))
+            ids.append(sample.bare.enqueue(3).id)
+
+    ids = []
+    with pytest.raises(StoreUnavailable):
+        view()
+    assert [record.job_id for record in caplog.records if record.levelno == logging.ERROR] == ids
+
+
+@pytest.mark.django_db(transaction=True)
 def test_with_the_option_a_store_that_is_away_at_the_commit_is_only_logged(settings, caplog, monkeypatch):
     settings.TASKS = entry(MEMORY, OPTIONS={"RAISE_AT_COMMIT": False})
     store = task_backends["default"].client_store

@@ -1,7 +1,7 @@
 """Which transaction of the caller an enqueue has to wait for."""
 
-from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from asgiref.sync import AsyncToSync
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
@@ -24,9 +24,60 @@ def open_transaction(on_commit: bool | str) -> str | None:  # noqa: FBT001 - the
     return DEFAULT_DB_ALIAS if DEFAULT_DB_ALIAS in open_ones else open_ones[0]
 
 
-def after_commit(alias: str, callback: Callable[[], Any]) -> None:
-    """Call back after the commit of the transaction now open in the alias; never, if it rolls back."""
-    transaction.on_commit(callback, using=alias)
+class CommitHook:
+    """What is done after a commit. A subclass says what, and how to report that it was not done.
+
+    Django drops the hooks behind one that raises, so one that does reports for those of ours that it takes along.
+    """
+
+    raises = True
+
+    def __init__(self) -> None:
+        self._hooks: list[CommitHook] = []
+        self._over = False
+
+    def push(self) -> None:
+        """Do it."""
+        raise NotImplementedError
+
+    def report(self, error: Exception) -> None:
+        """Say that it was not done."""
+        raise NotImplementedError
+
+    def __call__(self) -> None:
+        self._over = True
+        try:
+            self.push()
+        except Exception as error:
+            self.report(error)
+            if not self.raises:
+                return
+            for hook in self._hooks:
+                if not hook._over:
+                    hook.report(error)
+            raise
+
+    def join(self, connection: Any) -> None:
+        """Take a place among our hooks of the transaction that is open on a connection."""
+        hooks = _hooks.setdefault(connection, [])
+        if hooks and not _is_waiting(hooks[-1], connection):
+            hooks[:] = [hook for hook in hooks if _is_waiting(hook, connection)]
+        hooks.append(self)
+        self._hooks = hooks
+
+
+_hooks: WeakKeyDictionary[Any, list[CommitHook]] = WeakKeyDictionary()
+
+
+def _is_waiting(hook: CommitHook, connection: Any) -> bool:
+    """Whether a hook was neither run nor dropped by a rollback. The latest are looked at first."""
+    return any(entry[1] is hook for entry in reversed(connection.run_on_commit))
+
+
+def after_commit(alias: str, hook: CommitHook) -> None:
+    """Call the hook after the commit of the transaction now open in the alias; never, if it rolls back."""
+    hook.join(connections[alias])
+    transaction.on_commit(hook, using=alias)
 
 
 def called_from_sync() -> bool:

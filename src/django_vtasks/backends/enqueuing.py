@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
@@ -13,7 +12,7 @@ from ..framework import TaskResultDoesNotExist, is_heard, is_only_logged, task_e
 from ..jobs.model import Job
 from ..stores.base import Added, AddStatus
 from ..tasks import VTaskResult
-from .commit import after_commit, called_from_sync, open_transaction
+from .commit import CommitHook, after_commit, called_from_sync, open_transaction
 
 if TYPE_CHECKING:
     from .base import VTasksBaseBackend
@@ -81,18 +80,16 @@ class Enqueuer:
             if alias is not None:
                 groups.setdefault(alias, []).append(entry)
         for alias, group in groups.items():
-            after_commit(alias, partial(self._store_committed, group))
+            after_commit(alias, Push(self, group, self._backend))
         return frozenset().union(*groups.values()) if groups else _NOBODY
 
-    def _store_committed(self, entries: Sequence[Entry]) -> None:
-        """The commit hook. The results are in the caller's hands already, so duplicates are told to them."""
-        pairs: list[Pair] = []
+    def push_committed(self, entries: Sequence[Entry], pairs: list[Pair]) -> None:
+        """Store entries whose transaction is committed; what is stored is in `pairs`, also when a chunk raises.
+
+        Their results are in the caller's hands already, so that duplicates are told to them.
+        """
         try:
             self._add(entries, pairs)
-        except Exception as error:
-            report_lost(self._backend.alias, entries[len(pairs) :], error)
-            if self._backend.raises_at_commit:
-                raise
         finally:
             self._tell_committed(pairs)
 
@@ -171,6 +168,26 @@ class Enqueuer:
         for result in results:
             if result is not None and not result.is_duplicate:
                 await task_enqueued.asend_robust(sender=type(self._backend), task_result=result)
+
+
+class Push(CommitHook):
+    """Entries that wait for the commit of the caller's transaction."""
+
+    def __init__(self, enqueuer: Enqueuer, entries: Sequence[Entry], backend: "VTasksBaseBackend") -> None:
+        super().__init__()
+        self.raises = backend.raises_at_commit
+        self._enqueuer = enqueuer
+        self._entries = entries
+        self._alias = backend.alias
+        self._pairs: list[Pair] = []
+
+    def push(self) -> None:
+        """Store them."""
+        self._enqueuer.push_committed(self._entries, self._pairs)
+
+    def report(self, error: Exception) -> None:
+        """Log every job that was not stored."""
+        report_lost(self._alias, self._entries[len(self._pairs) :], error)
 
 
 _NOBODY: frozenset[Entry] = frozenset()
