@@ -40,7 +40,8 @@ class ScheduleEntry:
 class Problem:
     """Something wrong with an entry, or with the whole setting when `entry` is None.
 
-    `code` is the number of the check. An entry with a `fatal` problem is never fired.
+    `code` is the number of the check, `key` the part of the entry that is wrong. An entry with a `fatal` problem is
+    never fired.
     """
 
     code: str
@@ -48,6 +49,7 @@ class Problem:
     message: str
     hint: str
     fatal: bool = True
+    key: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,7 @@ def parse_entry(name: object, options: object, *, timezone: str = "UTC") -> Entr
     if not isinstance(options, Mapping):
         return Entries(problems=(_problem(name, _no_entry(f"it is a {type(options).__name__}, not a dict")),))
     values, wrong = _values(options, timezone)
-    problems = tuple(_problem(name, problem) for problem in wrong)
+    problems = tuple(_problem(name, problem, key) for key, problem in wrong)
     usable = () if problems else (ScheduleEntry(name=name, **values),)
     unknown = sorted(repr(key) for key in options if key not in read.KEYS)
     return Entries(usable=usable, problems=problems + ((_unknown_keys(name, unknown),) if unknown else ()))
@@ -135,21 +137,21 @@ def crontab(
     return expression
 
 
-def _values(options: Mapping[Any, Any], timezone: str) -> tuple[dict[str, Any], list[Unusable]]:
+def _values(options: Mapping[Any, Any], timezone: str) -> tuple[dict[str, Any], list[tuple[str, Unusable]]]:
     values: dict[str, Any] = {}
-    wrong: list[Unusable] = []
+    wrong: list[tuple[str, Unusable]] = []
     given = {key: options[key] for key in read.OPTIONS if options.get(key) is not None}
     readers = {"task": read.task} | {key: read.OPTIONS[key] for key in given}
     for key, reader in readers.items():
         try:
             values[key] = reader(options.get(key))
         except Unusable as problem:
-            wrong.append(problem)
+            wrong.append((key, problem))
     zone = values.pop("timezone", timezone)
     try:
         values["schedule"] = read.schedule(options.get("schedule"), zone)
     except Unusable as problem:
-        wrong.append(problem)
+        wrong.append(("schedule", problem))
     return values, wrong
 
 
@@ -157,9 +159,9 @@ def _no_entry(message: str) -> Unusable:
     return Unusable("W002", message, read.EXAMPLE)
 
 
-def _problem(name: str, wrong: Unusable) -> Problem:
+def _problem(name: str, wrong: Unusable, key: str | None = None) -> Problem:
     message = f"Schedule entry {name!r}: {wrong.message}"
-    return Problem(code=wrong.code, entry=name, message=message, hint=wrong.hint)
+    return Problem(code=wrong.code, entry=name, message=message, hint=wrong.hint, key=key)
 
 
 def _unknown_keys(name: str, unknown: Sequence[str]) -> Problem:

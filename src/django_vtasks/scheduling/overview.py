@@ -81,6 +81,15 @@ def upcoming(entry: ScheduleEntry, last: float | None, now: float) -> Iterator[f
         slot = following
 
 
+def past_slots(entry: ScheduleEntry, last: float) -> Iterator[float]:
+    """The last recorded slot of an entry and those that its schedule has before it, the latest first."""
+    slot: float | None = last
+    while slot is not None and slot > 0:
+        yield slot
+        schedule = entry.schedule
+        slot = slot - schedule.seconds if isinstance(schedule, Every) else schedule.latest_at_or_before(slot - 0.5)
+
+
 def _usable(entry: ScheduleEntry, last: float | None, now: float, fatal: Problem | None, note: str) -> EntryView:
     standing, why = _standing(entry, last, now)
     if fatal is not None:
