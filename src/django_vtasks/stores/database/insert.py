@@ -10,6 +10,7 @@ from ...jobs.errors import StoreRefused
 from ...jobs.model import Job, UniqueMode
 from .ids import canonical
 from .names import JOBS, RESULTS, column_text
+from .queries.arrays import array_of, hexed, packed
 from .session import Session
 
 
@@ -70,8 +71,10 @@ _INSERT_ARRAYS = f"""
 {_INSERT}
 SELECT v.id, v.queue, v.unique_key, v.data, 'QUEUED', {{base}} + v.place * interval '1 microsecond', v.priority,
     CASE WHEN to_timestamp(v.due) > {{now}} THEN to_timestamp(v.due) END
-FROM unnest(%s::uuid[], %s::text[], %s::text[], %s::bytea[], %s::int[], %s::int[], %s::float8[])
-    AS v(id, queue, unique_key, data, place, priority, due)
+FROM unnest(
+    {array_of("uuid")}, {array_of("text")}, {array_of("text")}, {array_of("bytea")}, {array_of("int")},
+    {array_of("int")}, {array_of("float8")}
+) AS v(id, queue, unique_key, data, place, priority, due)
 WHERE NOT EXISTS (SELECT 1 FROM {RESULTS} r WHERE r.id = v.id AND r.expires_at > {{now}})
 ON CONFLICT DO NOTHING
 """
@@ -85,15 +88,16 @@ def _values(session: Session, row: Row) -> tuple[Any, ...]:
     return (vendor.id_in(job.id), column_text(job.queue), key, row.data, place, job.priority, due, due)
 
 
-def _arrays(session: Session, rows: Sequence[Row]) -> tuple[list[Any], ...]:
+def _arrays(session: Session, rows: Sequence[Row]) -> tuple[Any, ...]:
+    jobs = [row.job for row in rows]
     return (
-        [row.job.id for row in rows],
-        [column_text(row.job.queue) for row in rows],
-        [_key_column(session, row.job) for row in rows],
-        [row.data for row in rows],
-        [row.position for row in rows],
-        [row.job.priority for row in rows],
-        [row.job.run_after for row in rows],
+        packed(job.id for job in jobs),
+        packed(column_text(job.queue) for job in jobs),
+        packed(_key_column(session, job) for job in jobs),
+        packed(hexed(row.data) for row in rows),
+        packed(str(row.position) for row in rows),
+        packed(str(job.priority) for job in jobs),
+        packed(None if job.run_after is None else repr(job.run_after) for job in jobs),
     )
 
 

@@ -20,9 +20,13 @@ MAX_LENGTH = 255
 CHANNEL = "django_vtasks"
 
 
+#: What PostgreSQL's text cannot hold, and what separates the elements of its arrays on their way.
+_UNFIT = frozenset("\0\x1e\x1f")
+
+
 def column_text(text: str, limit: int = MAX_LENGTH) -> str:
     """The text itself if a column can hold it, else its digest: no two texts become one."""
-    if len(text) <= limit and "\0" not in text and not _has_surrogates(text):
+    if len(text) <= limit and _UNFIT.isdisjoint(text) and (text.isascii() or not _has_surrogates(text)):
         return text
     return _digest(text)
 

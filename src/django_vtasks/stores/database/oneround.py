@@ -17,6 +17,7 @@ from ...jobs.transitions import Finish, Settlement
 from ..base import ClaimRequest, Exchange
 from .claims import IN_ORDER, LEASED, READY, new_token, wanted_slots
 from .names import ALIVE, JOBS, LOCKS, METADATA, PAUSED, RESULTS, lock_id, metadata_key
+from .queries.arrays import array_of, hexed, packed
 from .rows import claims_of_round, ending_of, round_of
 from .session import Session
 from .unique import ends_with_job
@@ -84,14 +85,16 @@ class _Finished:
     def params(self) -> list[Any]:
         """The parameters of those parts."""
         leases = [item.claim.lease for item in self.items.values()]
-        ids, rounds = [lease.job_id for lease in leases], [round_of(lease.token) for lease in leases]
-        params: list[Any] = [ids, rounds]
+        params: list[Any] = [
+            packed(lease.job_id for lease in leases),
+            packed(round_of(lease.token) for lease in leases),
+        ]
         if self._with_results:
-            params += zip(*[_result(item.claim, _finish(item)) for item in self.items.values()], strict=True)
-            params[2:] = map(list, params[2:])
+            rows = [_result(item.claim, _finish(item)) for item in self.items.values()]
+            params += map(packed, zip(*rows, strict=True))
         params.append(leases[0].owner)
         if self._keys:
-            params.append(self._keys)
+            params.append(packed(self._keys))
         return params
 
     def refused(self, done: str | None) -> frozenset[str]:
@@ -108,10 +111,10 @@ def _finish(item: Settlement) -> Finish:
     return item.decision
 
 
-def _result(claim: Claim, decision: Finish) -> tuple[Any, ...]:
+def _result(claim: Claim, decision: Finish) -> tuple[str | None, ...]:
     data, ending = stored_result(claim, decision)
     value = decision.value if decision.state is JobState.SUCCEEDED else None
-    return decision.state.value, data, ending, value, decision.finished_at, decision.result_ttl
+    return decision.state, hexed(data), ending, hexed(value), repr(decision.finished_at), repr(decision.result_ttl)
 
 
 def stored_result(claim: Claim, decision: Finish) -> tuple[bytes | None, str | None]:
@@ -145,11 +148,12 @@ def _statement(wanted: Part) -> str:
     return f"WITH {', '.join(parts)} {' UNION ALL '.join(answers)}"
 
 
-_ENDED = "ended AS (SELECT * FROM unnest(%s::uuid[], %s::text[]) AS e(id, token))"
-_ENDED_WITH_RESULT = """
+_ENDED = f"ended AS (SELECT * FROM unnest({array_of('uuid')}, {array_of('text')}) AS e(id, token))"
+_ENDED_WITH_RESULT = f"""
 ended AS (
     SELECT * FROM unnest(
-        %s::uuid[], %s::text[], %s::text[], %s::bytea[], %s::text[], %s::bytea[], %s::float8[], %s::float8[]
+        {array_of("uuid")}, {array_of("text")}, {array_of("text")}, {array_of("bytea")}, {array_of("text")},
+        {array_of("bytea")}, {array_of("float8")}, {array_of("float8")}
     ) WITH ORDINALITY AS e(id, token, state, data, ending, value, finished_at, ttl, place)
 )"""
 _GONE = f"""
@@ -169,7 +173,7 @@ kept AS (
     FROM gone g JOIN ended e ON e.id = g.id WHERE e.ttl > 0
     ON CONFLICT DO NOTHING
 )"""
-_FREED = f"freed AS (DELETE FROM {LOCKS} l USING gone g WHERE l.job_id = g.id AND l.id = ANY(%s))"
+_FREED = f"freed AS (DELETE FROM {LOCKS} l USING gone g WHERE l.job_id = g.id AND l.id = ANY({array_of('text')}))"
 _WANTED = f"""
 wanted AS MATERIALIZED (
     SELECT w.queue, w.slots, w.place

@@ -155,14 +155,15 @@ def ending_of(before: Job, after: Job) -> str | None:
         and after.extra is before.extra
     ):
         parts = {"starts": after.starts, "attempt": attempt_to_json(after.attempts[-1])}
-        return orjson.dumps(parts).decode()
+        text = orjson.dumps(parts).decode()
+        return text if text.isascii() else ascii_json(parts)
     return None
 
 
 def _with_ending(job: Job, ending: str | None) -> Job:
     if ending is None:
         return job
-    parts = orjson.loads(ending)
+    parts = json.loads(ending)
     attempts = (*job.attempts, attempt_from_json(parts["attempt"]))
     return evolve_job(job, starts=parts["starts"], attempts=attempts)
 
