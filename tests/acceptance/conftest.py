@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import ROOT, ManagedProcess, manage, process_environment
+from tests.support.servers import PostgresServer, ValkeyServer
 from tests.support.waiting import eventually
 
 FAST = {
@@ -134,9 +135,27 @@ def postgres_site(tmp_path, postgres_server) -> Site:
 @pytest.fixture
 def valkey_site(tmp_path, sqlite_site, clean_valkey) -> Site:
     """Jobs in Valkey, effects in an SQLite file."""
+    return _valkey_site(sqlite_site, clean_valkey)
+
+
+@pytest.fixture(
+    params=[pytest.param("postgres", marks=pytest.mark.postgres), pytest.param("valkey", marks=pytest.mark.valkey)]
+)
+def served_site(request, tmp_path, sqlite_site, start_server):
+    """A project and the server, its own, that has its jobs."""
+    if request.param == "valkey":
+        server = start_server(ValkeyServer())
+        return _valkey_site(sqlite_site, server), server
+    server = start_server(PostgresServer())
+    site = Site(tmp_path, {"VTASKS_TEST_DB": "postgres", "VTASKS_TEST_DB_URL": server.url}, FAST)
+    site.migrate()
+    return site, server
+
+
+def _valkey_site(sqlite_site: Site, server) -> Site:
     backend = "django_vtasks.backends.valkey.ValkeyTaskBackend"
-    tasks = {"default": {"BACKEND": backend, "OPTIONS": {"BROKER_URL": clean_valkey.url}}}
-    return Site(tmp_path, sqlite_site._env, FAST | {"TASKS": tasks})
+    tasks = {"default": {"BACKEND": backend, "OPTIONS": {"BROKER_URL": server.url}}}
+    return Site(sqlite_site.folder, sqlite_site._env, FAST | {"TASKS": tasks})
 
 
 @pytest.fixture(

@@ -89,3 +89,10 @@ def record_slowly(label, path):
     Path(f"{path}.{os.getpid()}.started").touch()
     eventually(Path(path).exists, within=60)
     Effect.objects.create(label=label, pid=os.getpid())
+
+
+@task()
+def wait_for(path, within=60):
+    """Say that it started, and end when `path` exists."""
+    Path(f"{path}.started").touch()
+    eventually(Path(path).exists, within=within)

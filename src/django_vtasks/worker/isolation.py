@@ -28,7 +28,7 @@ class Isolation:
     async def settle_each(self, settlements: Sequence[Settlement], error: Exception) -> None:
         """Settle each by itself. Raises `error` when that shows that the trouble is with the store; what is not
         written is put back."""
-        failed = []
+        failed: list[tuple[Settlement, Exception]] = []
         for position, settlement in enumerate(settlements):
             try:
                 await self._settle(settlement)
