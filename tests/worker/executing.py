@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from django_vtasks.events import Emitter
+from django_vtasks.events import AttemptEnded, Emitter
 from django_vtasks.execution.environment import ExecutorOptions
 from django_vtasks.execution.executor import Executor
 from django_vtasks.execution.registry import Registry
@@ -72,12 +72,14 @@ class Ended:
 
 
 class Bench:
-    """Owns one executor. Every end is in `ended`, in order."""
+    """Owns one executor. Every end is in `ended`, every event of an end in `events`, in order."""
 
     def __init__(self, **options: Any) -> None:
         self.emitter = options.pop("emitter", None) or Emitter()
         self.max_attempts = options.pop("max_attempts", 1)
         self.ended: list[Ended] = []
+        self.events: list[AttemptEnded] = []
+        self.emitter.subscribe(AttemptEnded, self.events.append)
         self._tasks: dict[str, Any] = {}
         self._numbers = itertools.count(1)
         values = {

@@ -13,6 +13,7 @@ import sys
 
 import pytest
 
+from django_vtasks import signals
 from django_vtasks.exceptions import Discard, Retry, Snooze
 from django_vtasks.jobs.model import DeadReason, JobState
 from django_vtasks.jobs.outcomes import (
@@ -364,17 +365,20 @@ async def test_an_end_that_cannot_be_taken_is_logged_and_harms_nobody(on, caplog
     assert caplog.text.count("not now") >= 1
 
 
-async def test_the_end_is_told_outside_of_the_attempts_context(on):
-    mark = contextvars.ContextVar("mark", default="home")
+async def test_the_end_is_told_in_the_context_of_the_worker():
+    mark = contextvars.ContextVar("mark")
+    mark.set("of the worker")
     seen = []
 
-    async def task():
-        mark.set("task")
+    def task():
+        mark.set("of the task")
 
-    claim = on.claim(task)
-    on.executor.start(claim, lambda *ended: (seen.append(mark.get()), on.done(*ended)))
-    await on.end_of(claim)
-    assert seen == ["home"]
+    async with bench() as on:
+        for function in twins(task):
+            claim = on.claim(function)
+            on.executor.start(claim, lambda *ended: (seen.append(mark.get()), on.done(*ended)))
+            await on.end_of(claim)
+    assert seen == ["of the worker"] * 2
 
 
 def test_a_loop_that_is_torn_down_tells_every_end(caplog):
@@ -407,7 +411,11 @@ def test_a_loop_that_is_closed_under_a_coroutine_breaks_nothing():
         running.append(True)
         await asyncio.Event().wait()
 
+    async def receiver(**_kwargs):
+        await asyncio.sleep(0)
+
     async def leave():
+        signals.task_failure.connect(receiver)
         made = Bench()
         attempt = made.start(made.claim(wait_for_ever))
         await let_others_run()

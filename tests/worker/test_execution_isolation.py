@@ -17,7 +17,7 @@ from django_vtasks.execution import connections as hygiene
 from django_vtasks.framework import task_backends
 from django_vtasks.jobs.outcomes import Succeeded
 from tests.project.models import Effect
-from tests.support.waiting import DEADLINE, happens
+from tests.support.waiting import DEADLINE, aeventually, happens
 from tests.worker.executing import bench, twins
 
 MARK = contextvars.ContextVar("mark", default="clean")
@@ -335,25 +335,65 @@ async def test_a_connection_that_died_while_it_rested_is_not_given_to_a_task(ali
             assert await value_of(on, user) == b"0"
 
 
-async def test_connections_are_as_many_as_ran_at_once_and_none_is_left_in_the_end(alias):
-    opened = []
+@pytest.fixture
+def opened():
+    """Every connection that is opened while the test runs."""
+    found = []
 
     def notice(connection, **_):
-        opened.append(connection)
+        found.append(connection)
 
     connection_created.connect(notice)
-    try:
-        async with bench(concurrency=4) as on:
-            for _ in range(5):
-                claims = [on.claim(query, alias) for query in (count, acount) * 4]
+    yield found
+    connection_created.disconnect(notice)
+
+
+def alive(found):
+    return sum(connection.connection is not None for connection in {id(made): made for made in found}.values())
+
+
+async def test_connections_rest_in_as_many_slots_as_may_run_at_once_and_none_is_left_in_the_end(alias, opened):
+    async with bench(concurrency=4) as on:
+        for _ in range(3):
+            for function in (count, acount):
+                claims = [on.claim(function, alias) for _ in range(8)]
                 for claim in claims:
                     on.start(claim)
                 assert all(isinstance(ended.outcome, Succeeded) for ended in await on.end_of(*claims))
-            alive = sum(connection.connection is not None for connection in opened)
-            assert alive == on.executor.connections <= 4 + 4
-    finally:
-        connection_created.disconnect(notice)
-    assert [connection for connection in opened if connection.connection is not None] == []
+                await aeventually(lambda: alive(opened) == on.executor.connections <= 4)
+    assert alive(opened) == 0
+
+
+async def test_resting_connections_make_room_for_those_of_running_attempts(database_alias, opened):
+    """First threads, then coroutines: what rests in the one kind of slots is not kept beside the other kind."""
+    connections[database_alias].settings_dict["CONN_MAX_AGE"] = None
+    async with bench(concurrency=3) as on:
+        together = threading.Barrier(3)
+
+        def use():
+            together.wait(DEADLINE)
+            return count(database_alias)
+
+        gate = asyncio.Event()
+        running = []
+
+        async def ause():
+            await acount(database_alias)
+            running.append(1)
+            if len(running) == 3:
+                gate.set()
+            await happens(gate)
+            await aeventually(lambda: alive(opened) == 3)
+
+        for function in (use, ause, use):
+            claims = [on.claim(function) for _ in range(3)]
+            for claim in claims:
+                on.start(claim)
+            ended = await on.end_of(*claims)
+            assert all(isinstance(end.outcome, Succeeded) for end in ended), ended
+            await aeventually(lambda: alive(opened) == on.executor.connections == 3)
+    connections[database_alias].settings_dict["CONN_MAX_AGE"] = 0
+    assert alive(opened) == 0
 
 
 def count(alias):

@@ -164,7 +164,7 @@ async def test_a_coroutine_that_ignores_its_end_is_abandoned_and_its_late_end_ch
     sleeper.release.set()
     await attempt.task
     await let_others_run()
-    assert len(on.ended) == 1
+    assert len(on.ended) == len(on.events) == 1
 
 
 async def test_work_that_was_finished_while_being_stopped_counts(on):
@@ -277,6 +277,7 @@ async def test_a_thread_that_does_not_stop_is_given_up_and_replaced():
         assert blocker.over.is_set()
         await let_others_run()
         assert [type(end.outcome) for end in on.ended] == [Cancelled, Succeeded], "the late end changes nothing"
+        assert len(on.events) == 2
 
 
 async def test_no_more_threads_are_given_up_than_the_cap_says():
@@ -294,18 +295,21 @@ async def test_no_more_threads_are_given_up_than_the_cap_says():
         await aeventually(lambda: on.executor._env.threads.abandoned == 0)
 
 
-async def test_a_thread_given_up_at_the_cap_is_given_up_as_soon_as_there_is_room():
-    async with bench(concurrency=2, max_abandoned_threads=1) as on:
+async def test_what_cannot_be_given_up_at_the_cap_is_given_up_as_soon_as_there_is_room():
+    async with bench(concurrency=2, max_abandoned_threads=1, grace=0.0) as on:
         blockers = [Blocker(), Blocker()]
         claims = [on.claim(blocker.task(on)) for blocker in blockers]
-        for claim, b in zip(claims, blockers, strict=True):
-            (await started(on, claim, b.running)).cancel()
-        await aeventually(lambda: len(on.ended) == 1)
-        done = claims.index(on.ended[0].claim)
-        blockers[done].release.set()
+        attempts = [await started(on, claim, b.running) for claim, b in zip(claims, blockers, strict=True)]
+        for attempt in attempts:
+            attempt.cancel()
+        await aeventually(lambda: on.ended)
+        await let_others_run()
+        assert len(on.ended) == 1
+        first = claims.index(on.ended[0].claim)
+        blockers[first].release.set()
         await on.end_of(*claims)
         assert [end.outcome.how for end in on.ended] == [Abandonment.ABANDONED] * 2
-        blockers[1 - done].release.set()
+        blockers[1 - first].release.set()
 
 
 async def test_a_thread_is_not_waited_for_when_the_worker_goes(on, blocker):

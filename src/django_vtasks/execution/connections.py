@@ -5,6 +5,7 @@ one thread of the slot's own. Only a slot that has a connection pays for its hyg
 """
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -20,12 +21,48 @@ IDLE_SECONDS = 5.0
 """A connection that rested longer is tested before it is used again: servers, proxies and poolers cut resting ones."""
 
 
+class Ledger:
+    """Counts the slots that have connections; `on_excess` is called, in any thread, when they become too many.
+
+    More than `limit` slots have connections only for as long as the resting ones need to close theirs.
+    """
+
+    def __init__(self, limit: int, on_excess: Callable[[], None]) -> None:
+        self.count = 0
+        self._limit = limit
+        self._on_excess = on_excess
+        self._lock = threading.Lock()
+
+    @property
+    def excess(self) -> int:
+        """How many slots too many have connections."""
+        return self.count - self._limit
+
+    def opened(self) -> None:
+        """A slot has its first connection."""
+        with self._lock:
+            self.count += 1
+        self.kept()
+
+    def kept(self) -> None:
+        """A slot keeps connections after an attempt."""
+        if self.count > self._limit:
+            self._on_excess()
+
+    def closed(self) -> None:
+        """A slot has no connection left."""
+        with self._lock:
+            self.count -= 1
+
+
 class Slot:
     """Knows whether connections were opened in it and since when they rest (monotonic seconds)."""
 
-    __slots__ = ("connected", "rests_since")
+    __slots__ = ("_counted", "_ledger", "connected", "rests_since")
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._counted = False
         self.connected = False
         self.rests_since = 0.0
 
@@ -33,10 +70,27 @@ class Slot:
         """Whether its connections rested so long that they may be dead."""
         return self.connected and time.monotonic() - self.rests_since > IDLE_SECONDS
 
+    def opened(self) -> None:
+        """A connection was opened in it."""
+        self.connected = True
+        if not self._counted:
+            self._counted = True
+            self._ledger.opened()
+
+    def let_go(self) -> None:
+        """Its connections are about to be closed to make room, and do not count from now on."""
+        if self._counted:
+            self._counted = False
+            self._ledger.closed()
+
     def tidied(self, *, still_connected: bool) -> None:
         """The hygiene is over."""
-        self.connected = still_connected
         self.rests_since = time.monotonic()
+        if still_connected:
+            self._ledger.kept()
+        else:
+            self.connected = False
+            self.let_go()
 
 
 current_slot: ContextVar[Slot | None] = ContextVar("django_vtasks_slot", default=None)
@@ -50,7 +104,7 @@ def watch() -> None:
 def _notice(**_kwargs: Any) -> None:
     slot = current_slot.get()
     if slot is not None:
-        slot.connected = True
+        slot.opened()
 
 
 def tidy() -> bool:

@@ -9,6 +9,7 @@ import asyncio
 import contextvars
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
@@ -30,8 +31,8 @@ class ContextSlot(connections.Slot):
 
     __slots__ = ("_sensitive", "context", "unusable")
 
-    def __init__(self, base: contextvars.Context) -> None:
-        super().__init__()
+    def __init__(self, base: contextvars.Context, ledger: connections.Ledger) -> None:
+        super().__init__(ledger)
         self.unusable = False
         self.context = base.copy()
         self._sensitive: AbstractAsyncContextManager[Any, None] = ThreadSensitiveContext()
@@ -50,10 +51,14 @@ class ContextSlot(connections.Slot):
         """Before an attempt on a slot whose connections rested long: see `connections.check`."""
         await self._in_thread(connections.check)
 
+    async def disconnect(self) -> None:
+        """Close the connections."""
+        await self._in_thread(connections.close_all)
+
     async def close(self) -> None:
         """Close the connections and end the thread."""
         if self.connected:
-            await self._in_thread(connections.close_all)
+            await self.disconnect()
         if not self.unusable:
             leaving = self._sensitive.__aexit__(None, None, None)
             await asyncio.wait({_spawn(leaving, self.context)}, timeout=HYGIENE_SECONDS)
@@ -74,7 +79,8 @@ class ContextSlot(connections.Slot):
 class ContextPool:
     """The slots of one event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: connections.Ledger) -> None:
+        self._ledger = ledger
         self._base: contextvars.Context | None = None
         self._free: list[ContextSlot] = []
         self.size = 0
@@ -87,7 +93,7 @@ class ContextPool:
             self._base = contextvars.Context()
             self._base.run(open_backends)
         self.size += 1
-        return ContextSlot(self._base)
+        return ContextSlot(self._base, self._ledger)
 
     def give_back(self, slot: ContextSlot) -> None:
         """The attempt is over; a slot that is unusable is forgotten."""
@@ -96,9 +102,21 @@ class ContextPool:
         else:
             self._free.append(slot)
 
-    def connected(self) -> int:
-        """How many resting slots have connections."""
-        return sum(slot.connected for slot in self._free)
+    def trim(self, excess: int) -> int:
+        """Have up to `excess` resting slots close their connections, the longest resting first; returns how many."""
+        chosen = [slot for slot in self._free if slot.connected][: max(0, excess)]
+        for slot in chosen:
+            self._free.remove(slot)
+            slot.let_go()
+            task = _spawn(slot.disconnect(), contextvars.copy_context())
+            task.add_done_callback(partial(self._trimmed, slot))
+        return len(chosen)
+
+    def _trimmed(self, slot: ContextSlot, _task: asyncio.Task[None]) -> None:
+        if slot.unusable:
+            self.size -= 1
+        else:
+            self._free.insert(0, slot)
 
     async def close(self) -> None:
         """Close the slots that rest. Never raises."""

@@ -13,6 +13,7 @@ from ..jobs.outcomes import Outcome
 from ..jobs.transitions import Decision, Policy
 from .announcements import ThreadSender
 from .conduct import conduct, conduct_wrapped
+from .connections import Ledger
 from .contexts import ContextPool
 from .threads import SlotThreads
 
@@ -64,9 +65,22 @@ class Environment:
     def __init__(self, options: ExecutorOptions) -> None:
         self.options = options
         self.loop = asyncio.get_running_loop()
-        self.contexts = ContextPool()
-        self.threads = SlotThreads(self.loop, options.concurrency)
+        self.connections = Ledger(options.concurrency, self._too_many_connections)
+        self.contexts = ContextPool(self.connections)
+        self.threads = SlotThreads(self.loop, options.concurrency, self.connections)
         self.send_in_thread = ThreadSender(self.loop)
         wraps = options.task_context is not None or options.span is not None
         self.conduct = conduct_wrapped if wraps else conduct
         self.shutdown_requested = False
+
+    def _too_many_connections(self) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self._trim_connections)
+        except RuntimeError:
+            # The loop is closed, and so will the connections be.
+            pass
+
+    def _trim_connections(self) -> None:
+        excess = self.connections.excess
+        excess -= self.contexts.trim(excess)
+        self.threads.trim(excess)

@@ -26,9 +26,8 @@ logger = logging.getLogger(__name__)
 class Executor:
     """Runs the attempts of one worker; made and used on its event loop.
 
-    Coroutines run as tasks of the loop, sync functions in threads of the executor's own; at most `concurrency` of them
-    if no more are started at once. Database connections: each running attempt has its own, and those that rest are
-    kept by the slots, at most one set for each context and each thread, `connections` in all.
+    Coroutines run as tasks of the loop, sync functions in at most `concurrency` threads of the executor's own. Each
+    running attempt has database connections of its own; at most `concurrency` slots keep theirs between attempts.
     """
 
     def __init__(self, registry: Registry, options: ExecutorOptions) -> None:
@@ -78,8 +77,8 @@ class Executor:
 
     @property
     def connections(self) -> int:
-        """How many resting slots have database connections."""
-        return self._env.contexts.connected() + self._env.threads.connected()
+        """How many slots have database connections."""
+        return self._env.connections.count
 
     def _admit(self, claim: Claim, done: Done) -> tuple[Job, RunnableTask] | Attempt:
         """The job of a claim and what runs it; the ended attempt of a claim that cannot be run."""

@@ -40,11 +40,12 @@ class Call(Protocol):
 class ThreadSlot(connections.Slot):
     """One thread. `gate` is what it sleeps at: released to wake it."""
 
-    __slots__ = ("abandoned", "call", "gate")
+    __slots__ = ("abandoned", "call", "gate", "to_disconnect")
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, ledger: connections.Ledger) -> None:
+        super().__init__(ledger)
         self.abandoned = False
+        self.to_disconnect = False
         self.call: Call | None = None
         self.gate = threading.Lock()
         self.gate.acquire()
@@ -56,9 +57,11 @@ class SlotThreads:
     Threads are daemons: one that never returns does not keep the process. All methods are called on the loop.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, limit: int, ledger: connections.Ledger) -> None:
         self._loop = loop
+        self._home = contextvars.copy_context()
         self._limit = limit
+        self._ledger = ledger
         self._calls: deque[Call] = deque()
         self._asleep: deque[ThreadSlot] = deque()
         self._on_the_way = False
@@ -83,10 +86,6 @@ class SlotThreads:
         """How many abandoned threads still run."""
         return len(self._abandoned)
 
-    def connected(self) -> int:
-        """How many threads have connections."""
-        return sum(slot.connected for slot in (*self._slots, *self._abandoned))
-
     def submit(self, call: Call) -> None:
         """Run a call in a thread, as soon as one is free."""
         self._calls.append(call)
@@ -110,6 +109,16 @@ class SlotThreads:
                 if self._calls:
                     self._spawn()
                 return
+
+    def trim(self, excess: int) -> int:
+        """Have up to `excess` sleeping threads close their connections, the longest asleep first; returns how many."""
+        chosen = [slot for slot in tuple(self._asleep) if slot.connected][: max(0, excess)]
+        for slot in chosen:
+            slot.to_disconnect = True
+            slot.let_go()
+            if self._is_roused(slot):
+                slot.gate.release()
+        return len(chosen)
 
     async def close(self, timeout: float) -> None:
         """End the threads that rest and wait for them, at most `timeout` seconds; those that run end afterwards."""
@@ -145,7 +154,7 @@ class SlotThreads:
             self._look_again()
 
     def _spawn(self) -> None:
-        slot = ThreadSlot()
+        slot = ThreadSlot(self._ledger)
         self._names += 1
         thread = threading.Thread(target=self._work, args=(slot,), name=f"vtasks-slot-{self._names}", daemon=True)
         self._slots.add(slot)
@@ -182,7 +191,7 @@ class SlotThreads:
                 self._loop_told = True
                 self._tell_loop(self._deliver)
         if slot.connected:
-            connections.close_all()
+            slot.tidied(still_connected=connections.close_all())
 
     def _next_call(self, slot: ThreadSlot) -> Call | None:
         """The next call, slept for if there is none; None when the thread is to end."""
@@ -194,6 +203,9 @@ class SlotThreads:
                 self._on_the_way = False
                 if self._closing:
                     return None
+                if slot.to_disconnect:
+                    slot.to_disconnect = False
+                    slot.tidied(still_connected=connections.close_all())
                 self._sleep(slot)
             else:
                 # Cleared before the look at what is left: who submits either sees it cleared or is seen here.
@@ -204,15 +216,18 @@ class SlotThreads:
 
     def _sleep(self, slot: ThreadSlot) -> None:
         self._asleep.append(slot)
-        if self._calls or self._closing:
-            # Submitted before anybody could see this thread asleep.
-            try:
-                self._asleep.remove(slot)
-            except ValueError:
-                pass
-            else:
-                return
+        # What was submitted before anybody could see this thread asleep is seen here.
+        if (self._calls or self._closing) and self._is_roused(slot):
+            return
         slot.gate.acquire()
+
+    def _is_roused(self, slot: ThreadSlot) -> bool:
+        """Take a thread out of the sleeping ones; False when somebody did already, and opens its gate."""
+        try:
+            self._asleep.remove(slot)
+        except ValueError:
+            return False
+        return True
 
     def _wake_one(self) -> None:
         try:
@@ -224,7 +239,7 @@ class SlotThreads:
 
     def _tell_loop[*Args](self, function: Callable[[*Args], None], *args: *Args) -> None:
         try:
-            self._loop.call_soon_threadsafe(function, *args)
+            self._loop.call_soon_threadsafe(function, *args, context=self._home)
         except RuntimeError:
             # The loop is closed: nobody is left to tell.
             pass
