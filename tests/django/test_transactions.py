@@ -151,6 +151,7 @@ def test_sync_code_called_from_a_coroutine_has_its_own_transaction(memory):
             result = sample.bare.enqueue(1)
             inner = async_to_sync(sample.bare.aenqueue)(2)
             assert memory.get(result.id) is memory.get(inner.id) is None
+        connections.close_all()  # this thread outlives the test
         return result, inner
 
     async def main():

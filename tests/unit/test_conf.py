@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from django_vtasks import conf
+from django_vtasks import conf, task
 from django_vtasks.conf import (
     CRON,
     DEFAULTS,
@@ -29,6 +29,7 @@ from django_vtasks.jobs.retries import Exponential, Fixed
 from django_vtasks.scheduling.options import KEYS
 from tests.django.conftest import MEMORY, entry
 from tests.support.naming import shown
+from tests.support.sample_tasks import plain
 
 ours = conf.settings
 
@@ -185,6 +186,7 @@ def test_queues_as_names_and_with_options(settings):
 )
 def test_wrong_queues_are_refused_with_what_to_do(settings, queues, said):
     settings.VTASKS_QUEUES = queues
+    assert task(plain).queue_name == "default", "tasks can be declared, so that the checks can run"
     for read in (queue_configs, resolve_queue_config, WorkerConfig.from_settings):
         with pytest.raises(ImproperlyConfigured, match=said):
             read()

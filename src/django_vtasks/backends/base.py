@@ -8,7 +8,7 @@ from typing import Any
 from asgiref.sync import sync_to_async
 from django.core.checks import CheckMessage
 
-from ..conf import dlq_cap, queue_configs, settings
+from ..conf import dlq_cap, queue_names, settings
 from ..framework import AnyTask, BaseTaskBackend, TaskResultDoesNotExist
 from ..jobs.model import JobRecord
 from ..stores.base import AdminStore, CancelStatus, ClientStore, WorkerStore
@@ -80,7 +80,7 @@ class VTasksBaseBackend(BaseTaskBackend):
         if generation != settings.generation:
             names = set(self._declared_queues)
             if names and settings.is_given("VTASKS_QUEUES"):
-                names |= set(queue_configs())
+                names |= queue_names()
             self._accepted = (settings.generation, names)
         return names
 

@@ -10,6 +10,7 @@ from .queues import (
     get_batch_queues,
     parse_queues,
     queue_configs,
+    queue_names,
     resolve_queue_config,
 )
 from .schedule import CRON, INTERVAL, SCHEDULE_ENTRY_KEYS, classify_schedule
@@ -45,6 +46,7 @@ __all__ = [
     "get_batch_queues",
     "parse_queues",
     "queue_configs",
+    "queue_names",
     "resolve_queue_config",
     "retention_of",
     "retry_defaults",

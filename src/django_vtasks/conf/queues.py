@@ -84,6 +84,11 @@ def queue_configs() -> Mapping[str, QueueConfig]:
     return kept
 
 
+def queue_names() -> set[str]:
+    """The names in `VTASKS_QUEUES`; what else is wrong with it is for the checks and the worker to say."""
+    return set(_options_by_name(settings.VTASKS_QUEUES, Problems()))
+
+
 _kept: dict[int, Mapping[str, QueueConfig]] = {}
 
 
