@@ -9,13 +9,14 @@ import pytest
 from django.apps import apps
 
 from django_vtasks import task
+from django_vtasks.conf import SCHEDULE_ENTRY_KEYS
 from django_vtasks.exceptions import TaskNotFound
 from django_vtasks.framework import InvalidTask, django_task
 from django_vtasks.jobs.model import UniqueMode
 from django_vtasks.scheduling import sources
 from django_vtasks.scheduling.entries import ScheduleEntry
 from django_vtasks.scheduling.firing import JobMaker, job_id
-from django_vtasks.scheduling.options import Overlap
+from django_vtasks.scheduling.options import KEYS, Overlap
 from django_vtasks.scheduling.schedules import Cron, Every
 
 SLOT = 1_767_225_600.0
@@ -156,6 +157,19 @@ def test_the_default_zone_is_a_setting(settings):
     settings.VTASKS_SCHEDULE_TIMEZONE = "Europe/Berlin"
     settings.VTASKS_SCHEDULE = {"a": {"task": "tests.project.tasks.echo", "schedule": "0 5 * * *"}}
     assert sources.from_setting().usable[0].schedule.timezone == "Europe/Berlin"
+
+
+def test_a_scheduler_may_get_something_to_do_where_entries_can_be_added(settings, monkeypatch):
+    settings.VTASKS_SCHEDULE = {}
+    assert sources.may_have_entries()  # rows of the database
+    monkeypatch.setattr(sources, "has_rows", lambda: False)
+    assert not sources.may_have_entries()
+    settings.VTASKS_SCHEDULE = {"a": {"task": "tests.project.tasks.echo", "schedule": 5}}
+    assert sources.may_have_entries()
+
+
+def test_the_keys_of_the_setting_are_known_under_their_old_name():
+    assert set(KEYS) == SCHEDULE_ENTRY_KEYS
 
 
 def codes(settings, **entries):

@@ -168,6 +168,12 @@ async def test_while_nothing_is_due_the_store_is_hardly_asked(world):
     assert calls == {"last_slots": 1, "fire": 1}
 
 
+async def test_without_entries_the_store_is_not_asked_at_all(world):
+    store = FlakyStore(world.store)
+    await world.run(world.scheduler(store), seconds=60, step=1.0)
+    assert store.calls == []
+
+
 async def test_an_entry_that_is_disabled_is_neither_fired_nor_recorded(world):
     world.add(Every(1), enabled=False)
     await world.run(world.scheduler(), seconds=5)

@@ -168,7 +168,7 @@ def _made() -> "Worker":
 
     alias = settings.VTASKS_BACKEND
     backend: Any = task_backends[alias]
-    scheduling = bool(settings.VTASKS_RUN_SCHEDULER) and _has_entries()
+    scheduling = bool(settings.VTASKS_RUN_SCHEDULER) and _may_have_entries()
     worker = Worker(backend, config=WorkerConfig.from_settings(alias, run_scheduler=scheduling))
     worker.when_crashed = WhenCrashed.RESTART
     if scheduling:
@@ -178,7 +178,7 @@ def _made() -> "Worker":
     return worker
 
 
-def _has_entries() -> bool:
-    from ..scheduling.sources import static_entries
+def _may_have_entries() -> bool:
+    from ..scheduling.sources import may_have_entries
 
-    return bool(static_entries().usable)
+    return may_have_entries()

@@ -78,10 +78,10 @@ class SchedulerService(PeriodicService):
 
     async def tick(self) -> float:
         """Fire what is due; returns in how many seconds to look again."""
-        now = await self._now()
         self._learn(await self._source.entries())
-        if not await self._lock.is_ours():
+        if not self._entries or not await self._lock.is_ours():
             return INTERVAL
+        now = await self._now()
         waiting = [entry for entry in self._entries.values() if self._look_at.get(entry.name, 0.0) <= now]
         if waiting:
             await self._fire_all(waiting)

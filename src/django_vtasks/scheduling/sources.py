@@ -41,6 +41,11 @@ def all_entries() -> Entries:
     return static_entries() + from_rows() if has_rows() else static_entries()
 
 
+def may_have_entries() -> bool:
+    """Whether a scheduler has or may get something to do: there are entries, or a table that may get some."""
+    return has_rows() or bool(static_entries().usable)
+
+
 def lost_tasks(entries: Iterable[ScheduleEntry]) -> tuple[Problem, ...]:
     """A problem for each entry whose path leads to no task, because its module or the name in it does not exist."""
     return tuple(problem for entry in entries if (problem := _lost(entry)))
