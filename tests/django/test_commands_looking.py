@@ -227,6 +227,7 @@ def test_the_old_names_are_the_same_commands(scene):
         call_command("vtasks_watch", job_id, stdout=io.StringIO())
 
 
+@pytest.mark.django_db
 def test_schedule_is_vtasks_schedule(settings, scene):
     settings.VTASKS_SCHEDULE = {"beat": {"task": "tests.project.tasks.echo", "schedule": 60}}
     (entry,) = json.loads(vtasks("schedule", "--json"))

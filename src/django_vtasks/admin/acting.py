@@ -154,6 +154,7 @@ def _confirm(
         more=meant.more,
         sample=[job_row(alias.name, record) for record in sample],
         from_list="from_list" in request.POST,
+        trail=(("Jobs", _back(request, action, query)), (action.label, None)),
         back_url=_back(request, action, query),
         takes_rate=action.name == "retry",
     )

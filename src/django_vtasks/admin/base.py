@@ -1,20 +1,22 @@
 """What all pages share: who may see them, their addresses, their frame, and what is said when a store is away."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from django import VERSION
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path
+from django.urls import URLPattern, path, reverse
 
 from .. import models
 from ..jobs.errors import QueueError
 from ..operating.aliases import Alias, aliases
 from .permissions import Permission, granted, may, require
 
+type Crumb = tuple[str, str | None]
 type View = Callable[..., HttpResponse]
 
 TABS = (
@@ -72,9 +74,13 @@ class StorePage(ModelAdmin):
         """As `has_view_permission`."""
         return may(request, Permission.VIEW)
 
-    def frame(self, request: HttpRequest, title: str, **context: Any) -> dict[str, Any]:
-        """The context of a page."""
+    def frame(self, request: HttpRequest, title: str, trail: Sequence[Crumb] = (), **context: Any) -> dict[str, Any]:
+        """The context of a page; `trail` is what its breadcrumbs say after the app's name."""
+        name = str(self.opts.verbose_name_plural).capitalize()
+        start = (("Home", reverse("admin:index")), ("Tasks", reverse("admin:app_list", args=[self.opts.app_label])))
         return {
+            "crumbs": (*start, *(trail or ((name, None),))),
+            "crumbs_are_a_list": VERSION >= (6, 1),
             **self.admin_site.each_context(request),
             "opts": self.opts,
             "title": title,

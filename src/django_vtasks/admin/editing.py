@@ -107,6 +107,11 @@ def _edit(page: "StorePage", request: HttpRequest, alias: Alias, job: Job) -> Ht
         alias=alias.name,
         hidden=HIDDEN,
         queues=sorted(alias.backend.queues),
+        trail=(
+            ("Dead letters", links.page("deadletter_changelist")),
+            (job.id, links.job(alias.name, job.id)),
+            ("Retry with other arguments", None),
+        ),
         back_url=links.job(alias.name, job.id),
     )
 

@@ -17,7 +17,7 @@ from ..operating.explain import explain
 from ..operating.facts import facts_about
 from ..stores.base import QueueCounts
 from . import acting, links, rows
-from .base import StorePage, View, chosen_alias
+from .base import Crumb, StorePage, View, chosen_alias
 from .editing import edit
 from .permissions import Permission, granted, may, require
 from .queries import LISTED, PER_PAGE, Query
@@ -57,7 +57,7 @@ class JobPage(StorePage):
         try:
             alias, context = self._found(request, job_id)
         except QueueError as error:
-            return self.show(request, "job", "Job", job_id=job_id, problem=str(error))
+            return self.show(request, "job", "Job", trail=_trail(job_id), job_id=job_id, problem=str(error))
         if alias is None:
             return self._not_found(request, job_id)
         found: JobRecord = context["record"]
@@ -66,6 +66,7 @@ class JobPage(StorePage):
             request,
             "job",
             found.job.func or "Undecodable job",
+            trail=_trail(job_id),
             job_id=job_id,
             live_url=None if found.finished_at else live_url,
             log=LogEntry.objects.filter(content_type__app_label="django_vtasks", object_id=job_id)
@@ -111,6 +112,10 @@ class JobPage(StorePage):
                     context["raw"] = rows.raw_of(facts.standing.record)
                 return alias, context
         return None, {}
+
+
+def _trail(job_id: str) -> tuple[Crumb, Crumb]:
+    return (("Jobs", links.page("job_changelist")), (job_id, None))
 
 
 def _job_context(alias: Alias, record: JobRecord, reasons: Any) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import NoReverseMatch, reverse
 from django.views.decorators.http import require_POST
 
 from .. import models
@@ -32,6 +33,7 @@ class SchedulePage(StorePage):
         context: dict[str, Any] = {
             "alias": alias.name if alias else "",
             "aliases": [known.name for known in aliases()],
+            "edit_url": _edit_url(request),
         }
         if alias is None:
             context["problem"] = "TASKS has no such alias that keeps its jobs in a store."
@@ -65,6 +67,16 @@ class SchedulePage(StorePage):
                 record(request, of="", about=f"schedule entry {name}", message=f"Ran it now as job {added.job_id}.")
                 messages.success(request, f"Enqueued {name!r} as the job {added.job_id}.")
         return back
+
+
+def _edit_url(request: HttpRequest) -> str | None:
+    """The address of the entries that can be edited, for who may see them."""
+    if not request.user.has_perm("db.view_scheduleentry"):
+        return None
+    try:
+        return reverse("admin:db_scheduleentry_changelist")
+    except NoReverseMatch:
+        return None
 
 
 _LEVELS = {Standing.WAITING: "success", Standing.NEW: "info", Standing.OVERDUE: "warning", Standing.NEVER: "error"}
