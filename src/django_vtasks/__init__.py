@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .exceptions import Discard, Retry, Snooze
+    from .execution.context import JobContext
+    from .execution.members import BatchResult, MemberFailed
     from .jobs.limits import Concurrency, Rate
     from .jobs.retries import Exponential, Fixed
     from .tasks import Unique, VTask, VTaskResult, task
@@ -11,10 +13,13 @@ if TYPE_CHECKING:
 __version__ = "4.0.0.dev0"
 
 _HOMES = {
+    "BatchResult": "execution.members",
     "Concurrency": "jobs.limits",
     "Discard": "exceptions",
     "Exponential": "jobs.retries",
     "Fixed": "jobs.retries",
+    "JobContext": "execution.context",
+    "MemberFailed": "execution.members",
     "Rate": "jobs.limits",
     "Retry": "exceptions",
     "Snooze": "exceptions",
@@ -42,10 +47,13 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "BatchResult",
     "Concurrency",
     "Discard",
     "Exponential",
     "Fixed",
+    "JobContext",
+    "MemberFailed",
     "Rate",
     "Retry",
     "Snooze",

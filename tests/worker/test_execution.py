@@ -116,6 +116,13 @@ async def test_arguments_arrive_and_are_the_functions_own(on):
         assert ended.decision.letter.job.kwargs == {"options": {}}
 
 
+async def test_numbers_beyond_64_bit_arrive(on):
+    claim = on.claim(lambda rows: str(rows[0]), [2**70])
+    on.start(claim)
+    (ended,) = await on.end_of(claim)
+    assert ended.outcome.value == b'"1180591620717411303424"'
+
+
 async def test_wrong_arguments_are_a_failure_of_the_task(on):
     outcome = await on.outcome(echo)
     assert outcome.failure.exception_class == "builtins.TypeError"

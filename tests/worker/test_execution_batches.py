@@ -8,10 +8,9 @@ import json
 
 import pytest
 
-from django_vtasks import framework, signals
+from django_vtasks import BatchResult, MemberFailed, framework, signals
 from django_vtasks.events import AttemptEnded
 from django_vtasks.exceptions import Discard, Retry, Snooze
-from django_vtasks.execution.batches import BatchResult, MemberFailed
 from django_vtasks.jobs.model import DeadReason
 from django_vtasks.jobs.outcomes import (
     Cancelled,

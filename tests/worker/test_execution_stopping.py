@@ -232,6 +232,29 @@ async def test_stopping_twice_keeps_the_first_reason(on):
     assert len(on.ended) == 1
 
 
+async def test_a_coroutine_that_cleans_up_is_not_cancelled_again_when_the_worker_goes(on):
+    cleaning, release, cleaned = asyncio.Event(), asyncio.Event(), []
+
+    async def task():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await release.wait()
+            cleaned.append(True)
+
+    claim = on.claim(task)
+    attempt = on.start(claim)
+    await let_others_run()
+    attempt.cancel()
+    await happens(cleaning)
+    attempt.interrupt()
+    release.set()
+    (ended,) = await on.end_of(claim)
+    assert isinstance(ended.outcome, Cancelled)
+    await aeventually(lambda: cleaned)
+
+
 async def test_a_stopped_coroutine_may_use_timeouts_and_groups_afterwards(on):
     """The cancellation is spent with the attempt, so receivers and cleanups are not cancelled in its stead."""
     sleeper = Sleeper()

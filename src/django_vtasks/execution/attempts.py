@@ -1,4 +1,4 @@
-"""An attempt under way: its phases, how it is stopped, and how its end is told exactly once."""
+"""An attempt under way: its phases, its outcome, and how its end is told exactly once."""
 
 import asyncio
 import logging
@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..events import AttemptEnded, ThreadAbandoned
+from ..events import AttemptEnded
 from ..exceptions import JobCancelled, JobTimedOut, QueueError
 from ..jobs.model import Claim, Job
 from ..jobs.outcomes import Abandonment, Outcome, Raised, Untouched
 from ..jobs.transitions import Decision, decide
 from .announcements import running_record
-from .conduct import announce_outside, drive
-from .endings import Case, Stop, stop_error
+from .conduct import drive
+from .endings import Case, Stop
 from .environment import AnyResult, Done, Environment
 from .failures import describe
 from .registry import RunnableTask
@@ -155,6 +155,11 @@ class Attempt:
         """Whether the function was called and has not ended."""
         return not self._beginning and bool(self._ending)
 
+    @property
+    def told_to_stop(self) -> type[JobCancelled | JobTimedOut] | None:
+        """The class of exception that says why the function is to stop; None when it is not."""
+        return None if self.stop is None else _STOP_CLASSES[self.stop]
+
     def now(self) -> float:
         """Epoch seconds by the store's clock."""
         return self.claims[0].started_at + time.monotonic() - self.started_monotonic
@@ -226,86 +231,3 @@ class Attempt:
     def ended(self) -> None:
         """The slot thread is through."""
         self.report()
-
-    # -- stopping, on the loop ----------------------------------------------------------------------------------------
-
-    def cancel(self) -> None:
-        """Stop it because somebody cancelled the job, or because the job is somebody else's by now."""
-        self._stop(Stop.CANCEL)
-
-    def interrupt(self) -> None:
-        """Stop it because the worker goes away: a coroutine is cancelled, a thread is waited for no longer."""
-        self._stop(Stop.SHUTDOWN)
-
-    def limit(self, seconds: float) -> None:
-        """Stop it when it runs longer."""
-        self._timer = self.env.loop.call_later(seconds, self._stop, Stop.TIMEOUT)
-
-    @property
-    def told_to_stop(self) -> type[JobCancelled | JobTimedOut] | None:
-        """The class of exception that says why the function is to stop; None when it is not."""
-        return None if self.stop is None else _STOP_CLASSES[self.stop]
-
-    def _stop(self, stop: Stop) -> None:
-        if self._done is None or (not self._ending and stop is not Stop.SHUTDOWN):
-            return
-        if self.stop is None:
-            self.stop = stop
-        elif stop is not Stop.SHUTDOWN:
-            return
-        if self._drop():
-            return
-        if self.task is not None:
-            self.task.cancel()
-            self._wait_for_end()
-        elif stop is Stop.SHUTDOWN:
-            self._give_up()
-        else:
-            self._wait_for_end()
-
-    def _drop(self) -> bool:
-        """End an attempt whose function was not called yet."""
-        if not self.begin():
-            return False
-        self.executed = False
-        self.end()
-        if self.stop is Stop.SHUTDOWN:
-            self.settle([Untouched()] * len(self.claims))
-            announce_outside(self, None)
-        else:
-            self._end_from_outside(Abandonment.STOPPED)
-        return True
-
-    def _wait_for_end(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.env.loop.call_later(self.env.options.grace, self._give_up)
-
-    def _give_up(self) -> None:
-        in_thread = self.task is None and self.stop is not Stop.SHUTDOWN
-        if in_thread and self.env.threads.abandoned >= self.env.options.max_abandoned_threads:
-            self._wait_for_end()
-        elif self.end():
-            if in_thread:
-                self._abandon_thread()
-            self._end_from_outside(Abandonment.ABANDONED)
-        elif self.endings:
-            # The function ended long ago, and a receiver of its signals holds it up.
-            self.report()
-
-    def _abandon_thread(self) -> None:
-        self.env.threads.abandon(self)
-        for claim in self.claims:
-            self.env.options.emitter.emit(ThreadAbandoned(claim=claim, total=self.env.threads.abandoned))
-
-    def refuse(self, outcome: Outcome, error: BaseException) -> None:
-        """End it before it begins."""
-        if self.begin() and self.end():
-            self.executed = False
-            self.settle([outcome] * len(self.claims))
-            announce_outside(self, error)
-
-    def _end_from_outside(self, how: Abandonment) -> None:
-        told = stop_error(self.stop or Stop.SHUTDOWN, self.runnable)
-        self.settle(self.stopped(told, how))
-        announce_outside(self, told)

@@ -1,74 +1,33 @@
 """The attempt of a group of jobs that one call of a batch function does together."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from ..jobs.codec import to_payload
 from ..jobs.model import Claim, Job
 from ..jobs.outcomes import Abandonment, Outcome, Succeeded
-from .attempts import Attempt
 from .endings import Case, is_control
 from .environment import Done, Environment
+from .members import BatchResult, MemberFailed
 from .registry import RunnableTask
+from .stopping import StoppableAttempt
 from .values import own_copy, to_json
 
 logger = logging.getLogger(__name__)
 
-type Member = str | Mapping[str, Any]
-"""A member of a batch: its id, or the dict that the function got for it."""
-
 _DONE = Succeeded()
 
 
-class BatchResult:
-    """What a batch function may return to tell its members apart. A member it does not mention succeeded.
-
-    `failed` maps ids to what a task could have raised for the member: an exception, or Retry, Snooze or Discard.
-    """
-
-    def __init__(
-        self, *, values: Mapping[str, Any] | None = None, failed: Mapping[str, BaseException] | None = None
-    ) -> None:
-        self.values: dict[str, Any] = dict(values or {})
-        self.failed: dict[str, BaseException] = {}
-        for member, error in (failed or {}).items():
-            self.fail(member, error)
-
-    def succeed(self, member: Member, value: Any = None) -> None:
-        """The member is done, with this return value."""
-        self.failed.pop(_id(member), None)
-        self.values[_id(member)] = value
-
-    def fail(self, member: Member, error: BaseException) -> None:
-        """The member failed, or is to be retried, snoozed or discarded. Raises TypeError for what is no exception."""
-        if not isinstance(error, BaseException):
-            raise TypeError(f"a member fails with an exception, not with a {type(error).__name__}")
-        self.values.pop(_id(member), None)
-        self.failed[_id(member)] = error
-
-
-class MemberFailed(Exception):
-    """Raise it in a batch function when some members failed and all others are done; `failed` as in BatchResult."""
-
-    def __init__(self, failed: Mapping[str, BaseException]) -> None:
-        self.result = BatchResult(failed=failed)
-        super().__init__(f"{len(self.result.failed)} members of the batch failed")
-
-
-def _id(member: Member) -> str:
-    return member if isinstance(member, str) else str(member["id"])
-
-
-class BatchAttempt(Attempt):
+class BatchAttempt(StoppableAttempt):
     """Calls the function with one list of payloads: the fields of each job, its `id`, and the stored bytes as `_raw`.
 
     `alone` are the outcomes of members that were run again alone, by token.
     """
 
     def __init__(self, env: Environment, claims: Sequence[Claim], runnable: RunnableTask, done: Done) -> None:
-        Attempt.__init__(self, env, claims, runnable.path, done)
+        StoppableAttempt.__init__(self, env, claims, runnable.path, done)
         self.runnable = runnable
         self.is_async = runnable.is_async
         self.alone: dict[str, Outcome] = {}
@@ -91,11 +50,11 @@ class BatchAttempt(Attempt):
         """The outcome of every member when the function raised: all share it, unless it says which failed."""
         if isinstance(error, MemberFailed):
             return self._told_apart(error.result)
-        return Attempt.raised(self, error)
+        return StoppableAttempt.raised(self, error)
 
     def stopped(self, told: BaseException, how: Abandonment = Abandonment.STOPPED) -> Sequence[Outcome]:
         """The outcome of every member when the call was stopped; those that were through alone keep theirs."""
-        outcomes = Attempt.stopped(self, told, how)
+        outcomes = StoppableAttempt.stopped(self, told, how)
         return [self.alone.get(c.lease.token, outcome) for c, outcome in zip(self.claims, outcomes, strict=True)]
 
     def is_tried_alone(self, error: BaseException) -> bool:
@@ -121,7 +80,7 @@ class BatchAttempt(Attempt):
     def cancel(self) -> None:
         """Stop a group of one; one of several cannot be stopped, and ends with the others."""
         if len(self.claims) == 1:
-            Attempt.cancel(self)
+            StoppableAttempt.cancel(self)
 
     def _told_apart(self, result: BatchResult) -> Sequence[Outcome]:
         unknown = {*result.failed, *result.values}.difference(job.id for _, job in self.jobs())

@@ -12,13 +12,13 @@ from ..jobs.model import Claim, DeadReason, Job
 from ..jobs.outcomes import Expired, Outcome, Raised, Unrunnable
 from . import connections
 from .announcements import send_on_loop
-from .attempts import Attempt
 from .batches import BatchAttempt
 from .contexts import with_hygiene
 from .environment import Done, Environment, ExecutorOptions
 from .failures import describe
 from .registry import Registry, RunnableTask
 from .single import SingleAttempt
+from .stopping import StoppableAttempt
 
 logger = logging.getLogger(__name__)
 
@@ -36,24 +36,24 @@ class Executor:
         self._home = contextvars.copy_context()
         connections.watch()
 
-    def start(self, claim: Claim, done: Done) -> Attempt:
+    def start(self, claim: Claim, done: Done) -> StoppableAttempt:
         """Begin the attempt of one claim. Never raises; `done` is called once, on the loop, and never from in here."""
         admitted = self._admit(claim, done)
-        if isinstance(admitted, Attempt):
+        if isinstance(admitted, StoppableAttempt):
             return admitted
         job, runnable = admitted
         attempt = SingleAttempt(self._env, claim, job, runnable, done)
         self._launch(attempt, runnable)
         return attempt
 
-    def start_batch(self, claims: Sequence[Claim], done: Done) -> Attempt:
+    def start_batch(self, claims: Sequence[Claim], done: Done) -> StoppableAttempt:
         """Begin one attempt for claims of the same function, as `start`; `done` is called once for each claim."""
         members: list[Claim] = []
-        attempt = Attempt(self._env, claims[:1], "", done)
+        attempt = StoppableAttempt(self._env, claims[:1], "", done)
         runnable: RunnableTask | None = None
         for claim in claims:
             admitted = self._admit(claim, done)
-            if isinstance(admitted, Attempt):
+            if isinstance(admitted, StoppableAttempt):
                 attempt = admitted
             else:
                 runnable = admitted[1]
@@ -62,7 +62,7 @@ class Executor:
             return attempt
         batch = BatchAttempt(self._env, members, runnable, done)
         if runnable.takes_context:
-            batch.refuse(*_unrunnable(f"{runnable.path} takes a context, which a batch function cannot have"))
+            batch.refuse(*_unrunnable(runnable.path, "it takes a context, which a batch function cannot have"))
         else:
             self._launch(batch, runnable)
         return batch
@@ -80,7 +80,7 @@ class Executor:
         """How many slots have database connections."""
         return self._env.connections.count
 
-    def _admit(self, claim: Claim, done: Done) -> tuple[Job, RunnableTask] | Attempt:
+    def _admit(self, claim: Claim, done: Done) -> tuple[Job, RunnableTask] | StoppableAttempt:
         """The job of a claim and what runs it; the ended attempt of a claim that cannot be run."""
         job = claim.job
         if job is None:
@@ -94,18 +94,18 @@ class Executor:
             outcome = Unrunnable(reason=reason, failure=describe(error, job.func))
             return self._refuse(claim, job.func, outcome, error, done)
         if runnable.problem is not None:
-            return self._refuse(claim, job.func, *_unrunnable(runnable.problem), done)
+            return self._refuse(claim, job.func, *_unrunnable(job.func, runnable.problem), done)
         if job.expires_at is not None and claim.started_at >= job.expires_at:
             expired = JobExpired(f"{job.func} was to start before {_utc(job.expires_at)}, and no worker was free")
             return self._refuse(claim, job.func, Expired(failure=describe(expired, job.func)), expired, done)
         return job, runnable
 
-    def _refuse(self, claim: Claim, path: str, outcome: Outcome, error: BaseException, done: Done) -> Attempt:
-        attempt = Attempt(self._env, (claim,), path, done)
+    def _refuse(self, claim: Claim, path: str, outcome: Outcome, error: BaseException, done: Done) -> StoppableAttempt:
+        attempt = StoppableAttempt(self._env, (claim,), path, done)
         attempt.refuse(outcome, error)
         return attempt
 
-    def _launch(self, attempt: Attempt, runnable: RunnableTask) -> None:
+    def _launch(self, attempt: StoppableAttempt, runnable: RunnableTask) -> None:
         env = self._env
         try:
             if runnable.timeout is not None:
@@ -122,9 +122,9 @@ class Executor:
             attempt.refuse(Raised(failure=describe(error, runnable.path)), error)
 
 
-def _unrunnable(problem: str) -> tuple[Outcome, BaseException]:
-    error = TypeError(problem)
-    return Unrunnable(reason=DeadReason.FAILED, failure=describe(error, "")), error
+def _unrunnable(path: str, problem: str) -> tuple[Outcome, BaseException]:
+    error = TypeError(f"{path} cannot be run: {problem}")
+    return Unrunnable(reason=DeadReason.FAILED, failure=describe(error, path)), error
 
 
 def _utc(epoch: float) -> str:

@@ -68,7 +68,7 @@ class Registry:
             retry_rule=options.retry,
             timeout=options.timeout,
             dropped=_not_taken(task.func),
-            problem=_problem(path, task.func),
+            problem=_problem(task.func),
         )
 
 
@@ -83,7 +83,7 @@ def _not_taken(function: Callable[..., Any]) -> frozenset[str]:
     return OLD_OPTIONS - by_name
 
 
-def _problem(path: str, function: Callable[..., Any]) -> str | None:
+def _problem(function: Callable[..., Any]) -> str | None:
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        return f"{path} is a generator function, and calling it runs nothing: take the `yield` out of the task"
+        return "it is a generator function, and calling one runs nothing; take the `yield` out of the task"
     return None

@@ -6,22 +6,22 @@ from typing import Any
 
 from ..jobs.model import Claim, Job, Progress, evolve_job
 from ..jobs.outcomes import Outcome, Succeeded
-from .attempts import Attempt
 from .context import JobContext, Metadata
 from .environment import Done, Environment
 from .registry import RunnableTask
+from .stopping import StoppableAttempt
 from .values import NULL, own_copy, to_json
 
 _NOTHING_RETURNED = (Succeeded(value=NULL),)
 
 
-class SingleAttempt(Attempt):
+class SingleAttempt(StoppableAttempt):
     """Calls the function with the job's arguments; it is the other end of the line a JobContext speaks into."""
 
     metadata: Metadata | None = None
 
     def __init__(self, env: Environment, claim: Claim, job: Job, runnable: RunnableTask, done: Done) -> None:
-        Attempt.__init__(self, env, (claim,), runnable.path, done)
+        StoppableAttempt.__init__(self, env, (claim,), runnable.path, done)
         self.runnable = runnable
         self.is_async = runnable.is_async
         self.job = job

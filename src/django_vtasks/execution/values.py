@@ -1,5 +1,6 @@
 """Arguments and return values between JSON and the function."""
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -49,6 +50,14 @@ def own_copy[Values: (Sequence[Any], Mapping[str, Any])](values: Values) -> Valu
     """Arguments that the function may change: the job keeps its own for the next attempt and the dead letter."""
     for value in values.values() if isinstance(values, dict) else values:
         if type(value) not in _SCALARS:
-            copied: Values = orjson.loads(orjson.dumps(values))
-            return copied
+            return _copied(values)
     return values
+
+
+def _copied[Values: (Sequence[Any], Mapping[str, Any])](values: Values) -> Values:
+    try:
+        copied: Values = orjson.loads(orjson.dumps(values))
+    except TypeError:
+        # Whole numbers beyond 64 bit, which another producer's JSON may have.
+        return copy.deepcopy(values)
+    return copied
