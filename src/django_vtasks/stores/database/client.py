@@ -11,6 +11,7 @@ from ...jobs.model import Job, JobRecord
 from ..base import Added, CancelStatus
 from . import notify, reading
 from .adding import add_rows
+from .coalescing import Coalescer
 from .ids import canonical, new_id
 from .insert import rows_of
 from .options import DatabaseOptions
@@ -23,6 +24,7 @@ class DatabaseClientStore:
 
     def __init__(self, options: DatabaseOptions) -> None:
         self._options = options
+        self._coalescer = Coalescer(self._add_to)
 
     @property
     def transactional(self) -> bool:
@@ -35,18 +37,11 @@ class DatabaseClientStore:
 
     def add(self, jobs: Sequence[Job]) -> list[Added]:
         """See `ClientStore.add`. Large numbers are added in chunks; outside a transaction each is its own."""
-        size = vendor_of(connections[alias_of(self._options)]).max_rows
-        added: list[Added] = []
-        for chunk in batched(jobs, size):
-            rows = rows_of(chunk)
-            with self._session(len(rows)) as session:
-                added += add_rows(session, rows)
-                notify.after_commit(session.connection, chunk)
-        return added
+        return self._add_to(alias_of(self._options), jobs)
 
     async def aadd(self, jobs: Sequence[Job]) -> list[Added]:
-        """See `ClientStore.add`."""
-        return await sync_to_async(self.add)(jobs)
+        """See `ClientStore.add`. Calls that are awaited at the same time go out together."""
+        return await self._coalescer.add(alias_of(self._options), jobs)
 
     def get(self, job_id: str) -> JobRecord | None:
         """See `ClientStore.get`."""
@@ -72,9 +67,19 @@ class DatabaseClientStore:
         """See `ClientStore.cancel`."""
         return await sync_to_async(self.cancel)(job_id)
 
+    def _add_to(self, alias: str, jobs: Sequence[Job]) -> list[Added]:
+        connection = connections[alias]
+        added: list[Added] = []
+        for chunk in batched(jobs, vendor_of(connection).max_rows):
+            rows = rows_of(chunk)
+            with client_session(connection, self._options, len(rows)) as session:
+                added += add_rows(session, rows)
+                notify.after_commit(connection, chunk)
+        return added
+
     @contextmanager
-    def _session(self, places: int = 1) -> Iterator[Session]:
-        with client_session(connections[alias_of(self._options)], self._options, places) as session:
+    def _session(self) -> Iterator[Session]:
+        with client_session(connections[alias_of(self._options)], self._options) as session:
             yield session
 
 

@@ -40,13 +40,16 @@ def insert_rows(session: Session, rows: Sequence[Row]) -> int:
     """Insert rows whose id the store does not know; returns how many those are."""
     if not rows:
         return 0
+    if len(rows) == 1 and session.vendor.selects_without_table:
+        params = _values(session, rows[0])
+        return session.run(_INSERT_ONE.replace("{id}", session.vendor.id_place), (*params, params[0]))
     if session.vendor.has_unnest:
         return session.run(_INSERT_ARRAYS, _arrays(session, rows))
     known = known_ids(session, [row.job.id for row in rows])
     fresh = [row for row in rows if row.job.id not in known]
     if not fresh:
         return 0
-    values = ", ".join([_VALUES] * len(fresh))
+    values = ", ".join([_VALUES.replace("{id}", session.vendor.id_place)] * len(fresh))
     return session.run(f"{_INSERT} VALUES {values} {{ignore}}", [p for row in fresh for p in _values(session, row)])
 
 
@@ -66,7 +69,11 @@ def known_ids(session: Session, ids: Sequence[str]) -> set[str]:
 
 _INSERT = f"INSERT INTO {JOBS} (id, queue, unique_key, data, status, created_at, priority, run_after)"
 # A time that has passed is no time to wait for: such a row is ready.
-_VALUES = "(%s, %s, %s, %s, 'QUEUED', {order}, %s, CASE WHEN {at} > {now} THEN {at} END)"
+_VALUES = "({id}, %s, %s, %s, 'QUEUED', {order}, %s, CASE WHEN {at} > {now} THEN {at} END)"
+_INSERT_ONE = f"""
+{_INSERT} SELECT {_VALUES[1:-1]}
+WHERE NOT EXISTS (SELECT 1 FROM {RESULTS} WHERE id = {{id}} AND expires_at > {{now}}) ON CONFLICT DO NOTHING
+"""
 _INSERT_ARRAYS = f"""
 {_INSERT}
 SELECT v.id, v.queue, v.unique_key, v.data, 'QUEUED', {{base}} + v.place * interval '1 microsecond', v.priority,

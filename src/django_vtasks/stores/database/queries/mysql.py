@@ -14,6 +14,7 @@ class MySQL(Vendor):
     ignore = "ON DUPLICATE KEY UPDATE id = id"
     ignore_key = "ON DUPLICATE KEY UPDATE `key` = `key`"
     has_partial_unique = False
+    selects_without_table = False
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         super().__init__(connection)

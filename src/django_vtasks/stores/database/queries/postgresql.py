@@ -15,6 +15,7 @@ class PostgreSQL(Vendor):
     later = "(statement_timestamp() + make_interval(secs => %s))"
     order = "(statement_timestamp() + %s * interval '1 microsecond')"
     has_unnest = True
+    id_place = "%s::uuid"
     max_rows = 1000
 
     def id_column(self, column: str) -> str:

@@ -28,6 +28,8 @@ class Vendor:
     order = "%s"
     has_partial_unique = True
     has_unnest = False
+    selects_without_table = True
+    id_place = "%s"
     max_rows = 500
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
