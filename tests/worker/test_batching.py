@@ -122,3 +122,29 @@ async def test_a_lost_member_is_dropped_from_the_collection():
         bench.add(8, queue="ingest")
         await bench.until_running(1)
         assert token not in {claim.lease.token for claim in bench.executor.running[0].claims}
+
+
+async def test_a_cancelled_member_that_waits_for_its_batch_is_not_run():
+    bench = Bench(queues=(batch(3),))
+    first, second = bench.add(2, queue="ingest")
+    async with bench.run():
+        await aeventually(lambda: len(bench.runtime.attempts.flight) == 2)
+        bench.store.cancel(first)
+        await bench.until_state(first, "dead")
+        others = bench.add(2, queue="ingest")
+        await bench.until_running(1)
+        assert [claim.job.id for claim in bench.executor.running[0].claims] == [second, *others]
+    assert bench.store.get(first).letter.reason == "cancelled"
+
+
+async def test_a_cancelled_member_does_not_take_its_running_batch_along():
+    bench = Bench(queues=(batch(2),))
+    first, second = bench.add(2, queue="ingest")
+    async with bench.run():
+        await bench.until_running(1)
+        [attempt] = bench.executor.running
+        bench.store.cancel(first)
+        await aeventually(lambda: bench.runtime.attempts.flight._told)
+        assert attempt.told == []
+        bench.store.cancel(second)
+        await aeventually(lambda: attempt.told == ["cancel"])

@@ -100,3 +100,41 @@ async def test_a_worker_does_not_rescue_its_own_jobs():
         await let_others_run(50)
         bench.executor.running[0].end()
         await bench.until_state(job, "succeeded")
+
+
+async def test_a_job_that_cannot_be_rescued_does_not_keep_the_others_from_it(caplog):
+    bench = Bench(concurrency=1)
+    jobs = bench.add(3)
+    await claimed_by_a_dead_worker(bench.store, 3)
+    exchange = bench.store.exchange
+
+    async def picky(settlements, request):
+        if any(settlement.claim.lease.job_id == jobs[1] for settlement in settlements):
+            raise ValueError("no such character")
+        return await exchange(settlements, request)
+
+    bench.store.exchange = picky
+    async with bench.run():
+        await aeventually(lambda: [bench.state(job) for job in jobs] == ["dead", "leased", "dead"])
+    assert jobs[1] in caplog.text
+
+
+async def test_a_rescue_that_is_refused_altogether_is_not_repeated_at_once():
+    """The holders renewed between the look and the settle."""
+    bench = Bench(concurrency=1, rescue_interval=3600)
+    jobs = bench.add(500)
+    await claimed_by_a_dead_worker(bench.store, 500)
+    expired, looks = bench.store.expired, []
+
+    async def late(limit):
+        claims = await expired(limit)
+        looks.append(len(claims))
+        bench.store.extend("dead:1", 3600)
+        return claims
+
+    bench.store.expired = late
+    async with bench.run():
+        await aeventually(lambda: looks)
+        await let_others_run(50)
+    assert looks == [500]
+    assert {bench.state(job) for job in jobs} == {"leased"}

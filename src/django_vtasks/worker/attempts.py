@@ -6,7 +6,7 @@ from typing import Protocol
 
 from ..events import AttemptStarted, BatchCollected, Emitter
 from ..jobs.model import Claim, DeadReason, Failure
-from ..jobs.outcomes import Interrupted, Outcome, Unrunnable, Untouched
+from ..jobs.outcomes import Cancelled, Interrupted, Outcome, Unrunnable, Untouched
 from ..jobs.transitions import Decision, Policy, Settlement, decide
 from .batching import Collector
 from .flight import Flight, Stoppable
@@ -94,6 +94,16 @@ class Attempts:
             collector.hurry()
         return bool(waiting)
 
+    def cancel(self, tokens: frozenset[str]) -> None:
+        """Somebody cancelled these jobs: stop those that run, and let the members that wait run no more."""
+        for token in tokens:
+            self.flight.cancel(token)
+        for collector in self._collectors.values():
+            for claim in collector.drop(tokens):
+                self.flight.land(claim.lease.token)
+                self._settle(claim, _cancelled(claim), claim.started_at)
+                self.wakeup.ring()
+
     def give_up(self, lost: frozenset[str]) -> None:
         """These tokens are somebody else's by now: cancel their attempts, forget the members."""
         for token in lost & self.flight.begun_tokens():
@@ -161,6 +171,16 @@ class Attempts:
     def _settle(self, claim: Claim, outcome: Outcome, ended_at: float) -> None:
         decision = decide(claim, outcome, self._policy_of(claim), ended_at)
         self._settler.add(Settlement(claim=claim, decision=decision))
+
+
+def _cancelled(claim: Claim) -> Cancelled:
+    func = claim.job.func if claim.job is not None else ""
+    failure = Failure(
+        exception_class="django_vtasks.jobs.errors.JobCancelled",
+        message="Cancelled while it waited for its batch",
+        fingerprint=f"{func}:JobCancelled",
+    )
+    return Cancelled(failure=failure)
 
 
 def _unrunnable(claim: Claim) -> Unrunnable:

@@ -59,11 +59,16 @@ class Flight:
         return self._claims.pop(token, None) is not None
 
     def cancel(self, token: str) -> bool:
-        """Cancel the attempt of a token, once however often it is asked for; False when there is none to cancel."""
+        """Cancel the attempt of a token, once however often it is asked for; False when it is not cancelled now.
+
+        The attempt of a group is cancelled when that of every member is asked for.
+        """
         attempt = self._attempts.get(token)
         if attempt is None or token in self._told:
             return False
         self._told.add(token)
+        if any(other is attempt and member not in self._told for member, other in self._attempts.items()):
+            return False
         attempt.cancel()
         return True
 

@@ -47,6 +47,7 @@ class LeaseKeeper:
         self.losses = 0
         self.held_since: float | None = None
         self._every = min(every, seconds / 3) if every > 0 else seconds / 3
+        pace.expected = self._every
         self._store = store
         self._emitter = emitter
         self._held_until = 0.0

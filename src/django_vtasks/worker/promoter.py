@@ -32,8 +32,8 @@ class Promoter(PeriodicService):
     async def beat(self) -> Pulse:
         """One pulse, at once."""
         pulse = await self._store.pulse(self._owner, LARGEST_PROMOTION)
-        for token in pulse.cancelled:
-            self._attempts.flight.cancel(token)
+        if pulse.cancelled:
+            self._attempts.cancel(pulse.cancelled)
         resumed = self._demand.pause(pulse.paused)
         if resumed or pulse.promoted:
             self._demand.refresh()

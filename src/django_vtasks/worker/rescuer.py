@@ -1,14 +1,18 @@
 """The rescuer: what an expired lease covered is decided here, like any other outcome."""
 
+import logging
 from collections.abc import Callable, Sequence
 
 from ..events import Emitter, JobRescued, LetterBuried, LettersEvicted
+from ..jobs.errors import StoreUnavailable
 from ..jobs.model import Claim
 from ..jobs.outcomes import LeaseExpired
 from ..jobs.transitions import Bury, Policy, Settlement, decide
 from ..stores.base import Exchange, WorkerStore
 from .leases import LeaseKeeper
 from .service import Pace, PeriodicService
+
+logger = logging.getLogger("django_vtasks.worker")
 
 LARGEST_CHUNK = 500
 
@@ -41,7 +45,7 @@ class Rescuer(PeriodicService):
         wait = self._wait_for_others()
         if wait > 0:
             return min(wait, self.interval)
-        while await self._rescue_some() >= LARGEST_CHUNK:
+        while await self._rescue_some():
             self.pace.turned()
         return None
 
@@ -50,27 +54,48 @@ class Rescuer(PeriodicService):
             return 0.1
         return 0.0 if self._keeper.losses == 0 else self._keeper.seconds - self._keeper.held_for()
 
-    async def _rescue_some(self) -> int:
+    async def _rescue_some(self) -> bool:
+        """Rescue one chunk; returns whether there may be more."""
         claims = await self._store.expired(LARGEST_CHUNK)
         others = [claim for claim in claims if claim.lease.owner != self._keeper.owner]
         if not others:
-            return 0
+            return False
         at = await self._store.now()
         settlements = [self._decided(claim, at) for claim in others]
-        self._tell(settlements, await self._store.exchange(settlements, None))
-        return len(others)
+        try:
+            written = self._tell(settlements, await self._store.exchange(settlements, None))
+        except StoreUnavailable:
+            raise
+        except Exception:
+            written = await self._rescue_each(settlements)
+        return written > 0 and len(claims) >= LARGEST_CHUNK
+
+    async def _rescue_each(self, settlements: Sequence[Settlement]) -> int:
+        """One of them cannot be stored: it must not keep the others from being rescued."""
+        written, errors = 0, []
+        for settlement in settlements:
+            try:
+                written += self._tell([settlement], await self._store.exchange([settlement], None))
+            except StoreUnavailable:
+                raise
+            except Exception as error:
+                errors.append(error)
+                logger.error("The job %s cannot be rescued: %s", settlement.claim.lease.job_id, error)
+        if errors and not written:
+            raise errors[0]
+        return written
 
     def _decided(self, claim: Claim, at: float) -> Settlement:
         outcome = LeaseExpired(owner=claim.lease.owner)
         decision = decide(claim, outcome, self._policy_of(claim), max(at, claim.started_at))
         return Settlement(claim=claim, decision=decision, reclaim=True)
 
-    def _tell(self, settlements: Sequence[Settlement], exchange: Exchange) -> None:
-        for settlement in settlements:
-            if settlement.claim.lease.token in exchange.refused:
-                continue
+    def _tell(self, settlements: Sequence[Settlement], exchange: Exchange) -> int:
+        written = [s for s in settlements if s.claim.lease.token not in exchange.refused]
+        for settlement in written:
             self._emitter.emit(JobRescued(claim=settlement.claim, decision=settlement.decision))
             if isinstance(settlement.decision, Bury):
                 self._emitter.emit(LetterBuried(letter=settlement.decision.letter))
         if exchange.evicted:
             self._emitter.emit(LettersEvicted(count=exchange.evicted))
+        return len(written)

@@ -49,7 +49,8 @@ class Watch:
         if self._task is not None and not self._fits(queues, now):
             self.close()
         if not queues:
-            self.rest()
+            # Health must not mind a wait that failed and is not needed.
+            self._pace.turned()
             return WAIT
         if self._task is None:
             if now < self._not_before:
