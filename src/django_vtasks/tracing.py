@@ -56,7 +56,7 @@ def attempt_span(claims: tuple[Claim, ...], worker_id: str) -> Iterator[Any]:
     single = contexts[0] if len(contexts) == 1 else None
     links = [] if single else [trace.Link(trace.get_current_span(context).get_span_context()) for context in contexts]
     first = jobs[0]
-    attributes = {
+    attributes: dict[str, str | int | float] = {
         "messaging.system": "django_vtasks",
         "messaging.destination.name": first.queue,
         "messaging.message.id": first.id if single else "",

@@ -23,7 +23,7 @@ def settings_from_url(url: str) -> dict[str, Any]:
             "NAME": parts.path or ":memory:",
             "OPTIONS": {"timeout": 20, "transaction_mode": "IMMEDIATE"},
         }
-    entry = {
+    entry: dict[str, Any] = {
         "ENGINE": ENGINES[parts.scheme],
         "NAME": parts.path.lstrip("/"),
         "USER": unquote(parts.username or ""),
