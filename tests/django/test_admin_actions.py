@@ -255,6 +255,16 @@ def test_a_rate_that_is_none_changes_nothing(operator, scene, rate):
     assert ids(scene, "dead") == set(dead)
 
 
+@pytest.mark.parametrize(("action", "state"), [("retry", "dead"), ("cancel", "ready"), ("discard", "dead")])
+def test_what_was_not_reached_in_time_is_told(operator, scene, monkeypatch, action, state):
+    monkeypatch.setattr("django_vtasks.admin.acting.SECONDS", 0)
+    for make in (scene.dead, scene.ready):
+        make(3)
+    response = act(operator, action, state=state, matching=1, from_list=1, confirmed=1)
+    assert "0 jobs; 3 not reached within 0 s, repeat the action for them." in said(response)[0]
+    assert len(ids(scene, state)) == 3
+
+
 def test_nothing_chosen_is_told(operator, scene):
     scene.dead()
     response = act(operator, "retry", state="dead", from_list=1)

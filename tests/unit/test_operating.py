@@ -156,11 +156,26 @@ def test_many_jobs_are_handled_in_chunks_of_bounded_size(store):
     made = Scene(store).dead(1200)
     meant = bulk.meant_by(store, JobFilter(state=JobState.DEAD))
     assert (set(meant.ids), meant.more) == (set(made), False)
-    told = []
-    done = bulk.redrive(store, meant.ids, tell=told.append)
-    assert (done.changed, done.left_alone) == (1200, 0)
-    assert [one.changed for one in told] == [500, 1000, 1200]
-    assert max(size for _, size in store.calls) <= bulk.CHUNK
+    done = bulk.redrive(store, meant.ids)
+    assert (done.changed, done.left_alone, done.not_reached) == (1200, 0, 0)
+    assert [size for name, size in store.calls if name == "redrive"] == [bulk.STEP] * 12
+    assert max(size for name, size in store.calls if name == "page") <= bulk.CHUNK
+
+
+def test_an_operation_ends_when_its_time_is_spent(store):
+    class Spent(bulk.Budget):
+        """Lets two steps pass."""
+
+        def is_spent(self):
+            return len([name for name, _ in store.calls if name == "redrive"]) == 2
+
+    made = Scene(store).dead(250)
+    done = bulk.redrive(store, made, budget=Spent())
+    assert (done.changed, done.not_reached) == (200, 50)
+    assert bulk.Budget(0).is_spent()
+    assert not bulk.Budget(60).is_spent()
+    assert not bulk.NO_LIMIT.is_spent()
+    assert bulk.cancel(store, done.new_ids, budget=bulk.Budget(0)).total() == 0
 
 
 def test_a_rate_goes_on_from_chunk_to_chunk(store):

@@ -28,6 +28,9 @@ LOGGED_ONE_BY_ONE = 100
 
 SAMPLE = 10
 
+SECONDS = 20.0
+"""How long one request may be at it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
@@ -39,6 +42,7 @@ class Action:
     permission: Permission
     states: frozenset[JobState]
     explanation: str
+    refusal: str = "in that state no more"
     style: str = "vt-plain"
     asks: bool = False
 
@@ -60,6 +64,7 @@ ACTIONS = {
             states=frozenset((JobState.DEAD,)),
             explanation="Each dead letter is enqueued again as a new job that knows the old one. One whose unique key "
             "is taken is left alone.",
+            refusal="gone, undecodable or with a unique key that is taken",
             style="",
         ),
         Action(
@@ -189,17 +194,28 @@ def _rate(request: HttpRequest) -> float | str | None:
 
 def _execute(alias: Alias, action: Action, state: JobState, ids: Sequence[str], rate: float | None) -> tuple[int, str]:
     """How many jobs were changed, and what is to be said about the others."""
+    budget = bulk.Budget(SECONDS)
     if action.name == "cancel":
-        answers = bulk.cancel(alias.client, ids)
-        requested, cancelled = answers[CancelStatus.REQUESTED], answers[CancelStatus.CANCELLED]
-        rest = answers.total() - requested - cancelled
-        told = f"; {counted(requested, 'running job is', 'running jobs are')} told to stop" if requested else ""
-        return cancelled + requested, told + _left_alone(rest, "over already")
+        return _cancel(alias, ids, budget)
     if action.name == "retry":
-        done = bulk.redrive(alias.admin, ids, rate=rate)
-        return done.changed, _left_alone(done.left_alone, "gone, undecodable or with a unique key that is taken")
-    done = bulk.hasten(alias.admin, ids) if action.name == "hasten" else bulk.discard(alias.admin, state, ids)
-    return done.changed, _left_alone(done.left_alone, "in that state no more")
+        done = bulk.redrive(alias.admin, ids, rate=rate, budget=budget)
+    elif action.name == "hasten":
+        done = bulk.hasten(alias.admin, ids, budget=budget)
+    else:
+        done = bulk.discard(alias.admin, state, ids, budget=budget)
+    return done.changed, _left_alone(done.left_alone, action.refusal) + _not_reached(done.not_reached)
+
+
+def _cancel(alias: Alias, ids: Sequence[str], budget: bulk.Budget) -> tuple[int, str]:
+    answers = bulk.cancel(alias.client, ids, budget=budget)
+    requested, cancelled = answers[CancelStatus.REQUESTED], answers[CancelStatus.CANCELLED]
+    told = f"; {counted(requested, 'running job is', 'running jobs are')} told to stop" if requested else ""
+    rest = _left_alone(answers.total() - requested - cancelled, "over already")
+    return cancelled + requested, told + rest + _not_reached(len(ids) - answers.total())
+
+
+def _not_reached(number: int) -> str:
+    return f"; {number:,} not reached within {SECONDS:g} s, repeat the action for them" if number else ""
 
 
 def _left_alone(number: int, why: str) -> str:
