@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 
 import pytest
 
 from tests.support.processes import MANAGE, ROOT, ManagedProcess, manage, process_environment
+from tests.support.servers import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.acceptance
@@ -189,3 +191,63 @@ def test_a_port_that_is_taken_is_told_without_a_traceback(env):
         taken.listen()
         text = refused("--health-port", str(taken.getsockname()[1]), env=env)
     assert "cannot start" in text
+
+
+def test_metrics_are_served_beside_health(env):
+    port = free_port()
+    with ManagedProcess("runworker", "--health-port", str(port), env=env) as worker:
+        python("add.enqueue(1, 2)", env)
+        worker.wait_for_log("succeeded")
+
+        def scraped():
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                return answer.read().decode()
+
+        eventually(lambda: 'vtasks_queue_depth{queue="default"}' in scraped())
+        text = scraped()
+        processed = (
+            'vtasks_tasks_processed_total{queue="default",status="success",task_name="tests.project.tasks.add"}'
+        )
+        assert f"{processed} 1.0" in text
+        assert 'vtasks_slots{state="free"}' in text
+        assert worker.terminate() == 0
+
+
+def test_a_worker_loads_nothing_that_it_does_not_use(env):
+    apps = ["django.contrib.contenttypes", "django_vtasks", "django_vtasks.db", "tests.project"]
+    code = """
+import sys
+from django.core.management import call_command
+call_command("runworker", "--batch", "--verbosity", "0")
+print("\\n".join(sys.modules))
+"""
+    loaded = python(code, env | settings(INSTALLED_APPS=apps)).split()
+    assert "django_vtasks.worker.worker" in loaded
+    unused = ("prometheus_client", "http.server", "cronsim", "opentelemetry", "valkey", "redis", "psycopg")
+    ours = ("scheduling", "admin", "metrics", "operating", "checks", "asgi", "worker.probes", "worker.gauges")
+    wrong = [*unused, *(f"django_vtasks.{name}" for name in ours), "django.contrib.admin"]
+    assert [name for name in loaded if any(name == bad or name.startswith(f"{bad}.") for bad in wrong)] == []
+
+
+def test_exit_codes_tell_an_empty_run_and_a_failed_one_when_asked_for(env):
+    flags = ["runworker", "--batch", "--exit-empty", "3", "--exit-failed", "4"]
+
+    def exit_code(*arguments):
+        done = subprocess.run(
+            [sys.executable, str(MANAGE), *arguments],
+            cwd=ROOT,
+            env=process_environment(**env),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode
+
+    assert exit_code(*flags) == 3
+    assert exit_code("runworker", "--batch") == 0
+    python("add.enqueue(1, 2)", env)
+    assert exit_code(*flags) == 0
+    python("add.enqueue(1, 2); fail.enqueue()", env)
+    assert exit_code(*flags) == 4

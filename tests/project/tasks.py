@@ -96,3 +96,16 @@ def wait_for(path, within=60):
     """Say that it started, and end when `path` exists."""
     Path(f"{path}.started").touch()
     eventually(Path(path).exists, within=within)
+
+
+@task(takes_context=True)
+def tell(context, message):
+    """Report progress and end."""
+    context.progress(1, 1, message)
+
+
+@task(takes_context=True)
+async def tell_and_wait(context, message, within=60):
+    """Report progress and wait to be cancelled."""
+    context.progress(1, 2, message)
+    await aeventually(lambda: False, within=within)

@@ -13,6 +13,7 @@ from django_vtasks.asgi import embedded as embedding
 from django_vtasks.conf import WorkerConfig
 from django_vtasks.jobs.model import Job
 from django_vtasks.stores.memory import MemoryStore
+from django_vtasks.tasks import result_from
 from django_vtasks.worker import Worker
 from django_vtasks.worker.service import WhenCrashed
 from tests.support.waiting import aeventually, let_others_run
@@ -30,7 +31,7 @@ class Backend:
         return self.store
 
     def result_from(self, record):
-        raise NotImplementedError
+        return result_from(record, self.alias)
 
 
 class Server:

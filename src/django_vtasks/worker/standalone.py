@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from django.core.management.base import CommandError
 
 from .. import logs
+from ..events import LetterBuried, events
 from .handback import hand_back
 from .runtime import INTERRUPT_GRACE, SETTLE_GRACE
 from .service import ServiceCrashed
@@ -91,11 +92,13 @@ class Standalone:
         self._console = console
         self._over = threading.Event()
         self._last_resort = LastResort(lambda: hand_back(worker))
+        self.failed = 0
         worker.on_signal = self._signalled
 
     def run(self) -> None:
         """Run until the worker ends."""
         logs.install()
+        events.subscribe(LetterBuried, self._note_letter)
         with logs.framework_succeeding_quietly(), self._console.printing():
             self._tell_start()
             try:
@@ -109,12 +112,21 @@ class Standalone:
                 self._over.set()
             logger.info("The worker %s has ended", self._worker.worker_id)
 
+    @property
+    def begun(self) -> int:
+        """How many attempts were begun."""
+        runtime = self._worker.runtime
+        return runtime.attempts.begun if runtime is not None else 0
+
     def end_from_outside(self) -> None:
         """End the run that another thread makes, at once, and wait for that."""
         runtime = self._worker.runtime
         if runtime is not None and not self._over.is_set():
             self._worker.stop_from_outside()
             self._over.wait(INTERRUPT_GRACE + 3 * SETTLE_GRACE)
+
+    def _note_letter(self, _event: LetterBuried) -> None:
+        self.failed += 1
 
     def _signalled(self, count: int) -> None:
         patience = self._worker.config.shutdown_timeout if count == 1 else 0.0

@@ -15,8 +15,8 @@ from .diagnostics import DumpOnSignal, dump
 from .executing import executor_options, make_executor
 from .health import Health
 from .policies import Policies
-from .runtime import MakeService, RunLimits, Runtime
-from .service import WhenCrashed
+from .runtime import MakeService, Parts, RunLimits, Runtime
+from .service import Service, WhenCrashed
 from .shutdown import SignalHandlers
 from .surroundings import Surroundings
 
@@ -117,6 +117,8 @@ class Worker:
         runtime.when_crashed = self.when_crashed
         for name, make in self._services:
             runtime.add_service(name, make)
+        if self.config.metrics_port is not None or self.config.health_port is not None:
+            runtime.add_service("gauges", partial(_gauges, self.backend, self.config, runtime))
         if self._stopped:
             runtime.stop()
         return runtime
@@ -138,6 +140,12 @@ class Worker:
         else:
             logger.warning("Stopping at once: what runs is handed back")
             runtime.stop_at_once()
+
+
+def _gauges(backend: Any, config: WorkerConfig, runtime: Runtime, parts: Parts) -> Service:
+    from .gauges import Gauges
+
+    return Gauges(backend.admin_store.counts, config.queue_names, runtime.attempts.slots, parts.pace)
 
 
 def _policies(config: WorkerConfig) -> Policies:

@@ -37,6 +37,8 @@ class Command(BaseCommand):
         add("--batch", "--drain", action="store_true", dest="drain", help="exit as soon as nothing is due")
         add("--max-jobs", "--max-tasks", type=_whole(1), metavar="N", help="exit after so many jobs")
         add("--interval", type=_seconds, metavar="S", help="ask the store at least this often, whatever it announces")
+        add("--exit-empty", type=_whole(0, 255), metavar="N", help="exit with this code when no job was run")
+        add("--exit-failed", type=_whole(0, 255), metavar="N", help="exit with this code when a job failed for good")
         add("--reload", action=argparse.BooleanOptionalAction, default=False, help="restart when code changes")
 
     def run_from_argv(self, argv: list[str]) -> None:
@@ -51,7 +53,9 @@ class Command(BaseCommand):
         if options["reload"]:
             self._run_reloading(options)
         else:
-            self._standalone(options).run()
+            standalone = self._standalone(options)
+            standalone.run()
+            _exit(standalone, options)
 
     def _run_reloading(self, options: dict[str, Any]) -> None:
         from django.conf import settings as django_settings
@@ -92,6 +96,14 @@ class Command(BaseCommand):
         return Standalone(worker, Console(self.stdout, options["verbosity"]))
 
 
+def _exit(standalone: Any, options: dict[str, Any]) -> None:
+    """End with the code asked for; a failure counts for more than an empty run."""
+    if options["exit_failed"] and standalone.failed:
+        raise SystemExit(options["exit_failed"])
+    if options["exit_empty"] and not standalone.begun:
+        raise SystemExit(options["exit_empty"])
+
+
 def _backend(options: dict[str, Any]) -> Any:
     alias = options["backend"] or settings.VTASKS_BACKEND
     try:
@@ -100,7 +112,9 @@ def _backend(options: dict[str, Any]) -> Any:
         known = ", ".join(task_backends) or "none"
         raise CommandError(f"TASKS has no alias {alias!r}; it has: {known}. ({error})") from error
     if not isinstance(backend, VTasksBaseBackend):
-        raise CommandError(f"TASKS[{alias!r}] is a {type(backend).__name__}: runworker works for backends of this app.")
+        raise CommandError(
+            f"TASKS[{alias!r}] is a {type(backend).__name__}: runworker works for backends of this app."
+        )
     return backend
 
 
