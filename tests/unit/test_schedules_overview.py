@@ -7,8 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import DatabaseError
 
+from django_vtasks.db.models import ScheduleEntry as Row
+from django_vtasks.jobs.errors import StoreUnavailable
 from django_vtasks.management.commands import vtasks_schedule
+from django_vtasks.scheduling import rows
 from django_vtasks.scheduling.entries import Entries, Problem, ScheduleEntry, parse
 from django_vtasks.scheduling.overview import UPCOMING, Standing, overview, upcoming, wording
 from django_vtasks.scheduling.schedules import Cron, Every
@@ -92,7 +96,7 @@ def test_schedules_in_words():
 
 
 @pytest.fixture
-def command(monkeypatch, settings, capsys):
+def command(monkeypatch, settings, capsys, db):
     """Run the command over a setting and recorded slots; returns what it printed and its exit code."""
 
     def run(*arguments, schedule, recorded=()):
@@ -157,3 +161,36 @@ def test_without_entries_the_command_says_where_they_come_from(command):
     printed, code = command(schedule={})
     assert code == 0
     assert "VTASKS_SCHEDULE is empty" in printed
+
+
+def test_entries_of_the_database_are_listed_too(command):
+    Row.objects.create(name="row", task=ECHO, schedule="60")
+    printed, code = command(schedule={"beat": {"task": ECHO, "schedule": 60}})
+    assert code == 0
+    assert "row" in printed
+    assert "beat" in printed
+
+
+def test_a_table_that_cannot_be_read_hides_no_other_entry(command, monkeypatch):
+    def fails():
+        raise DatabaseError("no such table: db_scheduleentry")
+
+    monkeypatch.setattr(rows, "from_rows", fails)
+    printed, code = command(schedule={"beat": {"task": ECHO, "schedule": 60}})
+    assert code == 1
+    assert "beat" in printed
+    assert "no such table" in printed
+
+
+def test_a_setting_of_the_wrong_kind_is_explained(command):
+    printed, code = command(schedule=["beat"])
+    assert code == 1
+    assert "VTASKS_SCHEDULE is a list" in printed
+
+
+def test_a_store_that_is_away_is_an_error_of_its_own(command, monkeypatch):
+    def away(*_args, **_kwargs):
+        raise StoreUnavailable("the store is away")
+
+    monkeypatch.setattr(vtasks_schedule, "agenda_of", away)
+    assert command(schedule={}) == ("the store is away", 2)

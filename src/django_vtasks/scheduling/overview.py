@@ -47,7 +47,7 @@ class EntryView:
 
 def overview(entries: Entries, lost: Sequence[Problem], recorded: Mapping[str, float], now: float) -> list[EntryView]:
     """Every entry, by name. `lost` has the problems of entries without a task, `recorded` the last slots."""
-    never = {problem.entry or "": problem for problem in (*lost, *entries.problems) if problem.fatal}
+    never = {problem.entry or "VTASKS_SCHEDULE": problem for problem in (*lost, *entries.problems) if problem.fatal}
     notes = {problem.entry: problem.message for problem in entries.problems if not problem.fatal}
     views = [
         _usable(entry, recorded.get(entry.name), now, never.pop(entry.name, None), notes.get(entry.name, ""))

@@ -42,6 +42,14 @@ def from_rows() -> Entries:
     return found
 
 
+def from_rows_or_problem() -> Entries:
+    """As `from_rows`; a table that cannot be read is a problem among others."""
+    try:
+        return from_rows()
+    except DatabaseError as error:
+        return Entries(problems=(_unreadable(error),))
+
+
 def entry_of(row: Any) -> Entries:
     """The entry that a row (saved or not) means, and what is wrong with it."""
     found = parse_entry(row.name, options_of(row), timezone=row.timezone or settings.VTASKS_SCHEDULE_TIMEZONE)
@@ -121,4 +129,4 @@ def _read() -> Entries:
 
 def _unreadable(error: DatabaseError) -> Problem:
     message = f"Schedule entries cannot be read from the database: {str(error).strip()}"
-    return Problem(code=UNREADABLE, entry=None, message=message, hint="Was `manage.py migrate` run?", fatal=False)
+    return Problem(code=UNREADABLE, entry="(database)", message=message, hint="Was `manage.py migrate` run?")

@@ -12,7 +12,7 @@ from ..framework import AnyTask, Task
 from ..jobs.errors import TaskNotFound
 from ..tasks import load_task
 from .entries import Entries, Problem, ScheduleEntry, parse, parse_entry, usable_zone, zone_problems
-from .rows import from_rows, has_rows
+from .rows import from_rows_or_problem, has_rows
 
 
 def from_setting() -> Entries:
@@ -37,8 +37,8 @@ def static_entries() -> Entries:
 
 
 def all_entries() -> Entries:
-    """The entries as they are now, from every source. Raises DatabaseError when that of the rows cannot be read."""
-    return static_entries() + from_rows() if has_rows() else static_entries()
+    """The entries as they are now, from every source."""
+    return static_entries() + from_rows_or_problem() if has_rows() else static_entries()
 
 
 def may_have_entries() -> bool:

@@ -9,11 +9,12 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from ...conf import settings
+from ...jobs.errors import QueueError
+from ...operating.agenda import agenda_of
 from ...operating.aliases import UnknownAlias, alias_named
 from ...operating.tables import table
 from ...operating.wording import duration, iso, moment
-from ...scheduling.overview import EntryView, Standing, overview
-from ...scheduling.sources import all_entries, lost_tasks
+from ...scheduling.overview import EntryView, Standing
 
 HEADINGS = ("entry", "schedule", "task", "last", "next", "")
 
@@ -46,12 +47,9 @@ class Command(BaseCommand):
 
 def _views(alias: str, names: Sequence[str], now: float) -> list[EntryView]:
     try:
-        store = alias_named(alias).admin
-    except UnknownAlias as error:
+        views = agenda_of(alias_named(alias), now=now)
+    except (UnknownAlias, QueueError) as error:
         raise CommandError(str(error), returncode=2) from None
-    entries = all_entries()
-    recorded = store.recorded_slots([entry.name for entry in entries.usable])
-    views = overview(entries, lost_tasks(entries.usable), recorded, now)
     unknown = set(names) - {view.name for view in views}
     if unknown:
         known = ", ".join(view.name for view in views) or "none"
@@ -61,7 +59,7 @@ def _views(alias: str, names: Sequence[str], now: float) -> list[EntryView]:
 
 def _listing(views: Sequence[EntryView], now: float) -> str:
     if not views:
-        return "There are no schedule entries: VTASKS_SCHEDULE is empty, and no task is declared with schedule=."
+        return "There are no schedule entries: VTASKS_SCHEDULE is empty, no task says schedule=, no row."
     rows = [_row(view, now) for view in views]
     explained = [f"{view.name}: {view.why}" for view in views if view.why]
     return "\n".join((table(HEADINGS, rows), *(("", *explained) if explained else ())))
