@@ -144,11 +144,12 @@ class ThreadSender:
         _call_each(plain, named)
         if coroutines:
             try:
-                self._run_on_loop(_await_each(coroutines, named))
+                self.run_on_loop(_await_each(coroutines, named))
             except Exception:
                 logger.exception("The async receivers of a task's signal did not end")
 
-    def _run_on_loop(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_on_loop(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine on the loop and wait for its end. Raises TimeoutError, and RuntimeError without a loop."""
         context = contextvars.copy_context()
         finished: Future[None] = Future()
 

@@ -54,7 +54,7 @@ async def conduct_wrapped(attempt: "Attempt", send: Send) -> BaseException | Non
         error = await conduct(attempt, send)
     finally:
         _leave(entered, error)
-    return None
+    return error
 
 
 def drive(attempt: "Attempt", send: Send) -> None:

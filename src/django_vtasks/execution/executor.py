@@ -3,7 +3,7 @@
 import asyncio
 import contextvars
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -30,9 +30,14 @@ class Executor:
     running attempt has database connections of its own; at most `concurrency` slots keep theirs between attempts.
     """
 
-    def __init__(self, registry: Registry, options: ExecutorOptions) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        options: ExecutorOptions,
+        new_environment: Callable[[ExecutorOptions], Environment] = Environment,
+    ) -> None:
         self._registry = registry
-        self._env = Environment(options)
+        self._env = new_environment(options)
         self._home = contextvars.copy_context()
         connections.watch()
 

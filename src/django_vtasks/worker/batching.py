@@ -1,8 +1,9 @@
 """Batch queues: members are collected, and a group of one function is handed over as one attempt."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from ..conf import QueueConfig
 from ..jobs.model import Claim
 
 
@@ -75,3 +76,12 @@ class Collector:
             by_function.setdefault(claim.job.func if claim.job else "", []).append(claim)
         self._members = []
         self._groups.extend(by_function.values())
+
+
+def collectors_of(queues: Iterable[QueueConfig]) -> list[Collector]:
+    """A collector for each batch queue."""
+    return [
+        Collector(queue.name, count=queue.batch.count, timeout=queue.batch.timeout)
+        for queue in queues
+        if queue.batch is not None
+    ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from ..conf import WorkerConfig
 from ..jobs.errors import TaskNotFound
 from ..jobs.model import Claim
 from ..jobs.transitions import Policy
@@ -38,3 +39,9 @@ class Policies:
     def _of_queue(self, queue: str) -> Policy:
         ttl = self._result_ttls.get(queue, self._fallback.result_ttl)
         return Policy(max_attempts=self._fallback.max_attempts, result_ttl=ttl)
+
+
+def policies_of(config: WorkerConfig) -> Policies:
+    """The policies of a worker that is configured like this."""
+    fallback = Policy(max_attempts=config.max_attempts, result_ttl=config.result_ttl)
+    return Policies(fallback, {q.name: q.result_ttl for q in config.queues if q.result_ttl is not None})

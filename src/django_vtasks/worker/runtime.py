@@ -16,7 +16,7 @@ from ..jobs.transitions import Policy
 from ..stores.base import WorkerInfo, WorkerStore
 from .announcer import Announcer
 from .attempts import Attempts, Executing
-from .batching import Collector
+from .batching import collectors_of
 from .cleaner import Cleaner
 from .consumer import Consumer
 from .demand import Demand
@@ -160,11 +160,7 @@ class Runtime:
 
     def _wire(self, make_executor: Callable[[Report], Executing]) -> None:
         config = self.config
-        batches = [
-            Collector(queue.name, count=queue.batch.count, timeout=queue.batch.timeout)
-            for queue in config.queues
-            if queue.batch is not None
-        ]
+        batches = collectors_of(config.queues)
         slots = Slots(config.concurrency, {q.name: q.concurrency for q in config.queues if q.concurrency is not None})
         turns = Turns({queue.name: queue.weight for queue in config.queues if queue.batch is None})
         self.settler = Settler(self.owner, self._emitter)

@@ -9,12 +9,11 @@ from typing import Any, Protocol
 
 from ..conf import BatchConfig, QueueConfig, WorkerConfig
 from ..events import Emitter, events
-from ..jobs.transitions import Policy
 from ..stores.base import WorkerStore
 from .diagnostics import DumpOnSignal, dump
 from .executing import executor_options, make_executor
 from .health import Health
-from .policies import Policies
+from .policies import policies_of
 from .runtime import MakeService, Parts, RunLimits, Runtime
 from .service import Service, WhenCrashed
 from .shutdown import SignalHandlers
@@ -56,7 +55,7 @@ class Worker:
         self.runtime: Runtime | None = None
         self.on_signal: Callable[[int], None] | None = None
         self._emitter: Emitter = events
-        self._policies = _policies(self.config)
+        self._policies = policies_of(self.config)
         self._executor_options = executor_options(self.config, backend, type(self), self._policies.of, self._emitter)
         self._services: list[tuple[str, MakeService]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -146,11 +145,6 @@ def _gauges(backend: Any, config: WorkerConfig, runtime: Runtime, parts: Parts) 
     from .gauges import Gauges
 
     return Gauges(backend.admin_store.counts, config.queue_names, runtime.attempts.slots, parts.pace)
-
-
-def _policies(config: WorkerConfig) -> Policies:
-    fallback = Policy(max_attempts=config.max_attempts, result_ttl=config.result_ttl)
-    return Policies(fallback, {q.name: q.result_ttl for q in config.queues if q.result_ttl is not None})
 
 
 def _configured(
