@@ -1,6 +1,7 @@
 """Log lines: a subscriber of `events`, and the only module with words about the life of jobs.
 
-Every record carries `event`, `job_id`, `task`, `queue`, `worker_id` and `attempt` where they apply.
+Every record carries `event`, `job_id`, `task`, `queue`, `worker_id` and `attempt` where they apply, that of an ended
+attempt `duration` (seconds) and `traceback` too.
 """
 
 import logging
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import events as happened
-from .framework import LOGGER_NAME
+from .framework import LOGGER_NAME, is_heard, task_finished
 from .jobs.model import Claim
 from .jobs.outcomes import Abandonment, Discarded, Interrupted, Outcome, Snoozed, Succeeded
 from .jobs.transitions import Bury, Requeue
@@ -63,10 +64,14 @@ class LogLines:
     def ended(self, event: happened.AttemptEnded) -> None:
         """One line for each attempt."""
         level, text = _verdict(event.outcome, event.decision)
+        trace = _traceback(event) if isinstance(event.decision, Bury) else ""
+        if trace and not _framework_tells(event.claim):
+            level, text = logging.ERROR, f"{text}\n{trace}"
         if not logger.isEnabledFor(level):
             return
         func = event.claim.job.func if event.claim.job else "undecodable bytes"
         extra = _about(event.claim, type(event.outcome).__name__)
+        extra |= {"duration": event.duration, "traceback": trace}
         logger.log(level, "%s (%s, %.3f s) %s", func, event.claim.lease.job_id, event.duration, text, extra=extra)
 
     def refused(self, event: happened.SettleRefused) -> None:
@@ -79,12 +84,13 @@ class LogLines:
 
     def rescued(self, event: happened.JobRescued) -> None:
         """A job taken over from a dead worker."""
-        fate = "is a dead letter" if isinstance(event.decision, Bury) else "is ready again"
-        logger.warning(
+        buried = isinstance(event.decision, Bury)
+        logger.log(
+            logging.ERROR if buried else logging.WARNING,
             "The lease of %s ran out with %s; the job %s",
             event.claim.lease.job_id,
             event.claim.lease.owner,
-            fate,
+            "is a dead letter" if buried else "is ready again",
             extra=_about(event.claim, "JobRescued"),
         )
 
@@ -155,7 +161,7 @@ def _verdict(outcome: Outcome, decision: Any) -> tuple[int, str]:
     if isinstance(outcome, Snoozed):
         return logging.INFO, f"snoozes for {outcome.delay:g} s"
     if isinstance(outcome, Discarded):
-        return logging.INFO, f"was discarded: {outcome.failure.message}"
+        return logging.INFO, f"was discarded: {_short(outcome.failure.message)}"
     if isinstance(outcome, Interrupted):
         return logging.WARNING, "was interrupted and goes back to its queue"
     failure = getattr(outcome, "failure", None)
@@ -163,8 +169,17 @@ def _verdict(outcome: Outcome, decision: Any) -> tuple[int, str]:
     left = " and its code runs on" if getattr(outcome, "how", None) is Abandonment.ABANDONED else ""
     if isinstance(decision, Requeue):
         return logging.WARNING, f"failed{left}, next attempt in {decision.delay or 0:.1f} s{reason}"
-    trace = f"\n{failure.traceback}" if failure and failure.traceback else ""
-    return logging.ERROR, f"failed{left}{reason}{trace}"
+    return logging.WARNING, f"failed{left}{reason}"
+
+
+def _traceback(event: happened.AttemptEnded) -> str:
+    failure = getattr(event.outcome, "failure", None)
+    return (failure.traceback or failure.message) if failure else ""
+
+
+def _framework_tells(claim: Claim) -> bool:
+    """Whether the framework logs the failure at ERROR with its traceback: twice would be two alarms."""
+    return claim.job is not None and is_heard(task_finished, level=logging.ERROR)
 
 
 def _short(message: str) -> str:

@@ -92,7 +92,7 @@ async def test_as_many_sync_functions_run_at_once_as_the_concurrency_says():
 
 async def test_no_more_threads_are_made_than_the_concurrency_says():
     async with bench(concurrency=3) as on:
-        claims = [on.claim(lambda: threading.get_ident()) for _ in range(200)]
+        claims = [on.claim(lambda: threading.get_ident()) for _ in range(2000)]
         for claim in claims:
             on.start(claim)
         ended = await on.end_of(*claims)

@@ -38,14 +38,15 @@ class Call(Protocol):
 
 
 class ThreadSlot(connections.Slot):
-    """One thread. `gate` is what it sleeps at: released to wake it."""
+    """One thread. `gate` is what it sleeps at, released to wake it; `is_on_the_way` says that it was woken for a call."""
 
-    __slots__ = ("abandoned", "call", "gate", "to_disconnect")
+    __slots__ = ("abandoned", "call", "gate", "is_on_the_way", "to_disconnect")
 
     def __init__(self, ledger: connections.Ledger) -> None:
         super().__init__(ledger)
         self.abandoned = False
         self.to_disconnect = False
+        self.is_on_the_way = False
         self.call: Call | None = None
         self.gate = threading.Lock()
         self.gate.acquire()
@@ -158,7 +159,7 @@ class SlotThreads:
         self._names += 1
         thread = threading.Thread(target=self._work, args=(slot,), name=f"vtasks-slot-{self._names}", daemon=True)
         self._slots.add(slot)
-        self._on_the_way = True
+        slot.is_on_the_way = self._on_the_way = True
         try:
             thread.start()
         except RuntimeError:
@@ -197,22 +198,20 @@ class SlotThreads:
         """The next call, slept for if there is none; None when the thread is to end."""
         calls = self._calls
         while True:
-            try:
-                call = calls.popleft()
-            except IndexError:
-                self._on_the_way = False
-                if self._closing:
-                    return None
-                if slot.to_disconnect:
-                    slot.to_disconnect = False
-                    slot.tidied(still_connected=connections.close_all())
-                self._sleep(slot)
-            else:
+            call = _first_of(calls)
+            if slot.is_on_the_way:
                 # Cleared before the look at what is left: who submits either sees it cleared or is seen here.
-                self._on_the_way = False
-                if calls:
+                slot.is_on_the_way = self._on_the_way = False
+            if call is not None:
+                if calls and not self._on_the_way:
                     self._wake_one()
                 return call
+            if self._closing:
+                return None
+            if slot.to_disconnect:
+                slot.to_disconnect = False
+                slot.tidied(still_connected=connections.close_all())
+            self._sleep(slot)
 
     def _sleep(self, slot: ThreadSlot) -> None:
         self._asleep.append(slot)
@@ -234,7 +233,7 @@ class SlotThreads:
             slot = self._asleep.pop()
         except IndexError:
             return
-        self._on_the_way = True
+        slot.is_on_the_way = self._on_the_way = True
         slot.gate.release()
 
     def _tell_loop[*Args](self, function: Callable[[*Args], None], *args: *Args) -> None:
@@ -257,6 +256,13 @@ class SlotThreads:
         self._slots.discard(slot)
         self._abandoned.discard(slot)
         self._thread_gone.set()
+
+
+def _first_of(calls: deque[Call]) -> Call | None:
+    try:
+        return calls.popleft()
+    except IndexError:
+        return None
 
 
 def _run(slot: ThreadSlot, call: Call) -> None:
