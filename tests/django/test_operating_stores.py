@@ -171,7 +171,7 @@ SITUATIONS = [
     (paused, ["paused"]),
     (without_worker, ["no_worker"]),
     (served_by_nobody, ["no_worker"]),
-    (all_slots_busy, ["busy", "next"]),
+    (all_slots_busy, ["busy"]),
     (not_due, ["not_due"]),
     (between_attempts, ["not_due"]),
     (behind_others, ["behind"]),

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from django_vtasks.jobs.limits import JobLimit
 from django_vtasks.jobs.model import (
     Attempt,
     DeadLetter,
@@ -95,6 +96,19 @@ SITUATIONS = {
         facts(workers=(replace(WORKER, running=4), replace(WORKER, incarnation="w2", running=4))),
         "busy",
         "All 8 slots of 2 workers serving this queue are busy.",
+    ),
+    "its concurrency limit is full": (
+        facts(
+            job=replace(JOB, limit=JobLimit(concurrency_key="tenant:7", count=2)),
+            permit_holders=("j8", "j9"),
+        ),
+        "limit_full",
+        "Its limit 'tenant:7' is full: 2 of 2 run, held by j8, j9.",
+    ),
+    "its rate is used up": (
+        facts(job=replace(JOB, limit=JobLimit(rate_key="api", interval=6.0)), rate_free_at=NOW + 4.5),
+        "rate_limited",
+        "Its rate 'api' lets the next job start in 4.5 s.",
     ),
     "it waits for its time": (
         facts(JobState.SCHEDULED, replace(JOB, run_after=NOW + 200)),
@@ -226,6 +240,27 @@ def test_busy_slots_are_not_blamed_when_the_queue_is_paused():
 
 def test_a_job_that_is_next_is_not_called_next_while_something_keeps_it():
     assert "next" not in codes(facts(workers=()))
+
+
+@pytest.mark.parametrize(
+    ("limit", "standing"),
+    [
+        (JobLimit(concurrency_key="k", count=2), {"permit_holders": ("j8",)}),
+        (JobLimit(rate_key="k", interval=6.0), {"rate_free_at": NOW - 1}),
+        (JobLimit(rate_key="k", interval=6.0), {}),
+        (None, {}),
+    ],
+)
+def test_a_limit_that_is_not_reached_is_not_blamed(limit, standing):
+    assert codes(facts(job=replace(JOB, limit=limit), **standing)) == ["next"]
+
+
+def test_the_holders_of_a_limit_are_linked_and_only_some_are_named():
+    holders = tuple(f"j{number}" for number in range(10))
+    job = replace(JOB, limit=JobLimit(concurrency_key="k", count=10))
+    reason = explain(facts(job=job, permit_holders=holders))[0]
+    assert reason.jobs == holders[:5]
+    assert reason.text == "Its limit 'k' is full: 10 of 10 run, held by j0, j1, j2, j3, j4 and 5 more."
 
 
 def test_a_delayed_job_tells_what_will_keep_it_when_its_time_comes():

@@ -11,6 +11,10 @@ from ..stores.base import MAX_AHEAD, QueueCounts, Standing, WorkerInfo
 from .wording import counted, duration, moment, short_class, shortened
 
 
+SHOWN_HOLDERS = 5
+"""How many holders of a limit are named."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """What is known about one job at one moment.
@@ -61,7 +65,8 @@ def _ready(facts: Facts) -> Iterator[Reason]:
     blocked = [*_paused(facts), *_without_worker(facts)]
     yield from blocked
     if not blocked:
-        yield from _busy(facts)
+        blocked = [*_busy(facts), *_limited(standing, job)]
+        yield from blocked
     yield from _behind(standing, job)
     if standing.ahead == 0 and not blocked:
         yield Reason(code="next", text=f"It is the next job of the queue {job.queue!r}.")
@@ -156,6 +161,25 @@ def _busy(facts: Facts) -> Iterator[Reason]:
             text=f"All {counted(slots, 'slot')} of {counted(len(serving), 'worker')} serving this queue are busy.",
             hint="See what they run; more workers or a higher --concurrency start it sooner.",
         )
+
+
+def _limited(standing: Standing, job: Job) -> Iterator[Reason]:
+    limit = job.limit
+    if limit is None:
+        return
+    holders = standing.permit_holders
+    if limit.concurrency_key is not None and len(holders) >= limit.count:
+        more = len(holders) - SHOWN_HOLDERS
+        some = ", ".join(holders[:SHOWN_HOLDERS]) + (f" and {more:,} more" if more > 0 else "")
+        yield Reason(
+            code="limit_full",
+            text=f"Its limit {limit.concurrency_key!r} is full: {len(holders)} of {limit.count} run, held by {some}.",
+            hint="It starts when one of them ends.",
+            jobs=holders[:SHOWN_HOLDERS],
+        )
+    if standing.rate_free_at is not None and standing.rate_free_at > standing.now:
+        wait = duration(standing.rate_free_at - standing.now)
+        yield Reason(code="rate_limited", text=f"Its rate {limit.rate_key!r} lets the next job start in {wait}.")
 
 
 def _behind(standing: Standing, job: Job) -> Iterator[Reason]:

@@ -191,7 +191,8 @@ class Standing:
     Of a ready job, `ahead` is how many of its queue will be claimed before it, and `ahead_by_priority` how many of
     those because their priority is higher; both stop at `MAX_AHEAD`. `key_holder` is the id of another job that has
     its unique key (empty text when the holder is not known). Of a leased job, `lease_until` is when its lease runs
-    out, None when it is released or gone.
+    out, None when it is released or gone. Of a ready job with limits, `permit_holders` are the ids of the jobs that
+    hold a permit of its concurrency key, and `rate_free_at` is when its rate lets the next job start.
     """
 
     record: JobRecord
@@ -201,6 +202,8 @@ class Standing:
     key_holder: str | None = None
     lease_until: float | None = None
     cancel_requested: bool = False
+    permit_holders: tuple[str, ...] = ()
+    rate_free_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
