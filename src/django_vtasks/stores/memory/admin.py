@@ -1,6 +1,5 @@
 """The operators' side of the memory store."""
 
-import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -122,7 +121,7 @@ class MemoryAdminStore:
         job = self._job_of_letter(letter_id)
         if job is None:
             return Added(status=AddStatus.DUPLICATE, job_id=None)
-        new = changes.applied(job, new_id=uuid.uuid4().hex, at=state.now(), position=position)
+        new = changes.applied(job, new_id=state.new_id(), at=state.now(), position=position)
         added = state.add(new, encode(new))
         if added.status is not AddStatus.DUPLICATE:
             del state.letters[letter_id]

@@ -1,6 +1,5 @@
 """The application's side of the memory store."""
 
-import uuid
 from collections.abc import Sequence
 
 from ...jobs.codec import encode
@@ -23,7 +22,7 @@ class MemoryClientStore:
 
     def new_id(self) -> str:
         """32 hexadecimal digits."""
-        return uuid.uuid4().hex
+        return self._state.new_id()
 
     def add(self, jobs: Sequence[Job]) -> list[Added]:
         """See `ClientStore.add`."""

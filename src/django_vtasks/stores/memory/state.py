@@ -69,6 +69,7 @@ class State:
 
     def __init__(self, clock: Callable[[], float], dead_letter_cap: int) -> None:
         self.now = clock
+        self.new_id = _new_id
         self.dead_letter_cap = dead_letter_cap
         self.lock = threading.RLock()
         self.waiters = Waiters()
@@ -101,7 +102,7 @@ class State:
 
     def inject(self, queue: str, raw: bytes) -> None:
         """Put bytes into a queue as a foreign producer would: unchecked, without a lock."""
-        new_id = uuid.uuid4().hex
+        new_id = self.new_id()
         try:
             job, defect = decode(raw, fallback_id=new_id, fallback_queue=queue), None
         except CodecError as error:
@@ -289,6 +290,10 @@ class State:
         held = self.keys.get(job.unique.key) if job.unique else None
         if job.unique and held and held.job_id == job.id:
             del self.keys[job.unique.key]
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
 
 
 _UNTIL_CLAIMED = frozenset((UniqueMode.UNTIL_STARTED, UniqueMode.DEBOUNCE))
