@@ -10,7 +10,6 @@ from ..jobs.model import DeadReason, Failure, Job, JobRecord, JobState, OutcomeK
 from ..stores.base import MAX_AHEAD, QueueCounts, Standing, WorkerInfo
 from .wording import counted, duration, moment, short_class, shortened
 
-
 SHOWN_HOLDERS = 5
 """How many holders of a limit are named."""
 
