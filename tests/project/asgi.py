@@ -18,9 +18,10 @@ async def site(scope, receive, send):
     """Django, and the endless request."""
     if scope["type"] == "http" and scope["path"] == "/forever":
         await send({"type": "http.response.start", "status": 200, "headers": []})
+        never = asyncio.ensure_future(asyncio.Event().wait())
         while True:
             await send({"type": "http.response.body", "body": b"more\n", "more_body": True})
-            await asyncio.sleep(0.1)
+            await asyncio.wait([never], timeout=0.1)
     await django_app(scope, receive, send)
 
 

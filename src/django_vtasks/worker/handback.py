@@ -24,4 +24,7 @@ async def _settle(store: Any, settlements: list[Settlement]) -> None:
             await store.open()
             await store.exchange(settlements, None)
     finally:
-        await store.close()
+        try:
+            await store.close()
+        except RuntimeError:
+            pass  # The interpreter ends and gives no thread any more; the process takes the connections along.
