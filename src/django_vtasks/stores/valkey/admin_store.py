@@ -21,13 +21,14 @@ from ..base import (
     WorkerInfo,
 )
 from . import overview, upkeep
-from .admission import Gate, added, read_answers
+from .admission import Entry, Gate
 from .connection import link_of
 from .keys import Keys, check_queue
+from .letting_in import let_in
 from .listing import Listed, Listing, matches
 from .options import ValkeyOptions
 from .records import is_tracked, read_record, waiting_parts
-from .requests import Command, Part, Request, call
+from .requests import Call, Command, Part, Request, call
 from .sync_client import SyncClient
 
 CHUNK = 100
@@ -131,8 +132,12 @@ class ValkeyAdminStore:
             return nobody
         at = float(self._call("clock"))
         new = changes.applied(job, new_id=os.urandom(16).hex(), at=at, position=position)
-        text = self._call("redrive", raw, *self._gate.args([self._gate.entry(new)]))
-        return nobody if text is None else added(new, read_answers(text).get(0))
+        now, entry = self._now(), self._gate.entry(new)
+
+        def attempt(entry: Entry) -> Call:
+            return call("redrive", now, raw, *self._gate.args([entry]))
+
+        return self._client.run(let_in(entry, attempt, now, conditions=(raw, "", "", ""))) or nobody
 
     def restore(self, letters: Sequence[DeadLetter]) -> int:
         """See `AdminStore.restore`."""

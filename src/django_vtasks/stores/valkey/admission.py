@@ -69,16 +69,25 @@ class Gate:
         return "1"
 
 
-def _groups(entries: Sequence[Entry]) -> dict[tuple[str, str, int, int], list[tuple[int, Entry]]]:
-    """Entries by kind and place; where kinds alternate in one place, a new group begins, so that their order stays."""
-    groups: dict[tuple[str, str, int, int], list[tuple[int, Entry]]] = {}
-    latest: dict[tuple[str, int], tuple[str, int]] = {}
+type Groups = dict[tuple[str, str, int, int], list[tuple[int, Entry]]]
+
+
+def _groups(entries: Sequence[Entry]) -> Groups:
+    """Entries by kind and place; where kinds alternate in one place, a new group begins, so that their order stays.
+
+    Where a unique key occurs twice, the first of all is to have it, so every change begins a new group.
+    """
+    keys = [item.unique_args[0] for item in entries if item.unique_args]
+    strict = len(set(keys)) < len(keys)
+    groups: Groups = {}
+    latest: dict[tuple[str, int] | None, tuple[object, int]] = {}
     for position, item in enumerate(entries):
         place = item.job.queue, item.job.priority
-        kinds, run = latest.get(place, (item.kinds, 0))
-        if kinds != item.kinds:
+        line, kind = (None, (item.kinds, place)) if strict else (place, item.kinds)
+        before, run = latest.get(line, (kind, 0))
+        if before != kind:
             run += 1
-        latest[place] = item.kinds, run
+        latest[line] = kind, run
         groups.setdefault((item.kinds, *place, run), []).append((position, item))
     return groups
 

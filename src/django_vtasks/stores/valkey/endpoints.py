@@ -52,7 +52,8 @@ _SENTINEL_TLS = frozenset(("sentinels", "rediss+sentinel", "valkeys+sentinel"))
 SENTINEL_SCHEMES = _SENTINEL | _SENTINEL_TLS
 SCHEMES = sorted(_PLAIN | _TLS | _SENTINEL | _SENTINEL_TLS | {"unix"})
 TLS_OPTIONS = frozenset(
-    ("ssl_ca_certs", "ssl_ca_data", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname", "ssl_ciphers"),
+    ("ssl_ca_certs", "ssl_ca_data", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname",
+     "ssl_ciphers"),
 )  # fmt: skip
 _QUERY = TLS_OPTIONS | {"db", "username", "password", "sentinel_username", "sentinel_password"}
 # Accepted because cache URLs have them; this package sets its own.

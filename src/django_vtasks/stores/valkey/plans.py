@@ -2,23 +2,19 @@
 
 from collections.abc import Sequence
 
-from ...jobs.codec import decode, encode, encode_letter
-from ...jobs.errors import CodecError, StoreUnavailable
-from ...jobs.model import Job, JobRecord, JobState, UniqueMode
+from ...jobs.codec import encode_letter
+from ...jobs.errors import StoreUnavailable
+from ...jobs.model import JobRecord, JobState
 from ...jobs.transitions import cancelled_letter
-from ...jobs.uniqueness import debounced
 from ..base import Added, AddStatus, CancelStatus
 from .admission import HELD, Entry, Gate, added, read_answers
-from .keys import check_queue
+from .letting_in import TRIES, let_in
 from .options import ValkeyOptions
-from .records import FINISHED, dead_record, read_record, waiting_parts
-from .requests import Part, Plan, call
+from .records import dead_record, read_record, waiting_parts
+from .requests import Call, Part, Plan, call
 
 CHUNK = 500
 """Jobs per script call, so that the server is never held up for more than a few milliseconds."""
-
-TRIES = 5
-"""How often an operation looks again at a job that moved while it looked."""
 
 
 class Caller:
@@ -54,29 +50,17 @@ class ClientPlans:
             return [Added(status=AddStatus.ADDED, job_id=item.job.id) for item in entries]
         answers = read_answers(text)
         results = [added(item.job, answers.get(position)) for position, item in enumerate(entries)]
-        for position, (status, holder) in answers.items():
+        for position, (status, _) in answers.items():
             if status == HELD:
-                results[position] = yield from self._debounce(entries[position].job, holder, caller)
+                results[position] = yield from self._add_one(entries[position], caller)
         return results
 
-    def _debounce(self, job: Job, holder: str, caller: Caller) -> Plan[Added]:
-        for _ in range(TRIES):
-            record = (yield call("get", self.now(), holder))[1]
-            merged = _merged(record, job)
-            if merged is None:
-                return Added(status=AddStatus.DUPLICATE, job_id=holder)
-            due: Part = "" if merged.run_after is None else merged.run_after
-            place = check_queue(merged.queue), merged.priority
-            key = job.unique.key if job.unique else ""
-            if (yield call("replace", self.now(), key, holder, record, encode(merged), *place, due)):
-                return Added(status=AddStatus.REPLACED, job_id=holder)
-            text = yield call("add", self.now(), *caller.next(), *self._gate.args([self.entry(job)]))
-            if not text:
-                return Added(status=AddStatus.ADDED, job_id=job.id)
-            status, holder = read_answers(text)[0]
-            if status != HELD:
-                break
-        return Added(status=AddStatus.DUPLICATE, job_id=holder)
+    def _add_one(self, entry: Entry, caller: Caller) -> Plan[Added]:
+        def attempt(entry: Entry) -> Call:
+            return call("add", self.now(), *caller.next(), *self._gate.args([entry]))
+
+        result = yield from let_in(entry, attempt, self.now())
+        return result or added(entry.job, None)
 
     def get(self, job_id: str) -> Plan[JobRecord | None]:
         """What is known of a job."""
@@ -98,7 +82,7 @@ class ClientPlans:
                 return CancelStatus.REQUESTED
         raise StoreUnavailable(f"the job {job_id} moved each time it was looked at: try again")
 
-    def _cancel_call(self, job_id: str, found: JobRecord, record: bytes | None, now: float):  # type: ignore[no-untyped-def]
+    def _cancel_call(self, job_id: str, found: JobRecord, record: bytes | None, now: float) -> Call:
         if found.state is JobState.LEASED or record is None:
             return call("cancel", self.now(), job_id, record or b"", b"", "", 0, b"", self._options.dead_letter_cap)
         letter = cancelled_letter(found.job, waiting_parts(record)[1], now)
@@ -114,16 +98,3 @@ class ClientPlans:
             dead_record(letter, ttl),
             self._options.dead_letter_cap,
         )
-
-
-def _merged(record: bytes | None, newcomer: Job) -> Job | None:
-    # Only a job that waits and debounces itself makes room.
-    if record is None or record.startswith(FINISHED):
-        return None
-    try:
-        waiting = decode(waiting_parts(record)[1])
-    except CodecError:
-        return None
-    if waiting.unique is None or waiting.unique.mode is not UniqueMode.DEBOUNCE:
-        return None
-    return debounced(waiting, newcomer)

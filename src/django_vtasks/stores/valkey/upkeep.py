@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 
 from ...jobs.codec import decode_letter
 from ..base import Added, AddStatus, Firing, Purged, Retention
-from .admission import Gate, added, read_answers
+from .admission import Entry, Gate
 from .keys import Keys
+from .letting_in import let_in
 from .records import is_over
-from .requests import Command, Part, Plan, call
+from .requests import Call, Command, Part, Plan, call
 
 CHUNK = 100
 """Entries looked at in one call."""
@@ -89,11 +90,13 @@ def _slot(text: bytes | None) -> float | None:
 
 def fire(now: Part, firing: Firing, gate: Gate) -> Plan[Added | None]:
     """Record a slot and add its job, if the last slot is the expected one."""
-    args: list[Part] = [firing.entry, "" if firing.expected is None else repr(firing.expected), repr(firing.slot)]
+    expected: Part = "" if firing.expected is None else repr(firing.expected)
+    slot = (firing.entry, expected, repr(firing.slot))
     if firing.job is None:
-        text = yield call("fire", now, *args, 0)
+        text = yield call("fire", now, *slot, 0)
         return None if text is None else Added(status=AddStatus.ADDED, job_id=None)
-    text = yield call("fire", now, *args, *gate.args([gate.entry(firing.job)]))
-    if text is None:
-        return None
-    return added(firing.job, read_answers(text).get(0))
+
+    def attempt(entry: Entry) -> Call:
+        return call("fire", now, *slot, *gate.args([entry]))
+
+    return (yield from let_in(gate.entry(firing.job), attempt, now, conditions=(b"", *slot)))

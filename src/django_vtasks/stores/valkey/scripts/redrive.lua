@@ -5,7 +5,7 @@
 --
 -- include: letters, admit
 local now, letter = clock(), arg()
-if call('HEXISTS', P .. 'letter_ids', redis.sha1hex(letter)) == 0 and not call('LPOS', P .. 'q:failed', letter) then
+if not has_letter(letter) then
   return nil
 end
 local text = admit_all(now)

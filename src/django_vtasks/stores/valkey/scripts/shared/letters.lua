@@ -32,3 +32,7 @@ local function unearth(letter)
   forget_letter(letter)
   return true
 end
+
+local function has_letter(letter)
+  return call('HEXISTS', P .. 'letter_ids', redis.sha1hex(letter)) == 1 or call('LPOS', P .. 'q:failed', letter)
+end
