@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -146,3 +147,26 @@ def test_two_workers_with_one_id_are_two_workers(site):
         site.until_statuses(jobs, ["SUCCESSFUL"] * 4)
         assert other.terminate() == 0
     assert site.effects() == dict.fromkeys("abcd", 1)
+
+
+def test_a_worker_in_development_restarts_when_code_changes_and_hands_back_what_ran(sqlite_site):
+    module = sqlite_site.folder / "reloadable.py"
+    text = "from contextlib import nullcontext\n\ndef context(**kwargs):\n    return nullcontext()\n"
+    module.write_text(text)
+    gate = sqlite_site.path("gate")
+    worker = sqlite_site.worker("--reload", DEBUG=True, VTASKS_TASK_CONTEXT="reloadable.context")
+    worker.env["PYTHONPATH"] = str(sqlite_site.folder)
+    with worker:
+        worker.wait_for_log("starts")
+        jobs = sqlite_site.enqueue(f"hold, {gate!r}")
+        eventually(Path(f"{gate}.started").exists)
+        Path(f"{gate}.started").unlink()
+        module.write_text(f"{text}\n# changed\n")
+        worker.wait_for_log(r"starts(.|\n)*starts", within=60)
+        eventually(Path(f"{gate}.started").exists)
+        Path(gate).touch()
+        sqlite_site.until_statuses(jobs, ["SUCCESSFUL"])
+        os.killpg(worker.pid, signal.SIGINT)
+        worker.wait()
+    [result] = sqlite_site.results(jobs).values()
+    assert (result["attempts"], result["errors"]) == (2, [])

@@ -51,12 +51,21 @@ def ended(outcome, **policy):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_each_attempt_is_one_line(emitter, caplog, outcome, policy, level, text):
+def test_each_attempt_is_one_line(emitter, caplog, monkeypatch, outcome, policy, level, text):
+    monkeypatch.setattr("django_vtasks.logs.is_heard", lambda *_, **__: False)
     emitter.emit(ended(outcome, **policy))
     [record] = caplog.records
     assert record.levelname == level
     assert text in record.getMessage()
     assert (record.job_id, record.task, record.queue, record.attempt) == ("the-id", "app.tasks.send", "mail", 1)
+
+
+def test_a_failure_is_no_second_alarm_where_the_framework_raises_one(emitter, caplog, monkeypatch):
+    monkeypatch.setattr("django_vtasks.logs.is_heard", lambda *_, **__: True)
+    emitter.emit(ended(Raised(failure=FAILURE)))
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert "Traceback" not in record.getMessage()
 
 
 def test_a_rescue_says_what_became_of_the_job(emitter, caplog):
