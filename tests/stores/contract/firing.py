@@ -69,6 +69,19 @@ class TestFire:
         assert len([answer for answer in answers if answer]) == 1
         assert len(await store.claim()) == 1
 
+    async def test_whoever_waits_for_jobs_is_woken_by_a_firing_of_the_same_store_too(self, store: Bench):
+        worker = store.new_worker()
+        await worker.open()
+        try:
+            waiting = [asyncio.create_task(one.wait_for_jobs(["default"], 60.0)) for one in (store.worker, worker)]
+            await asyncio.wait(waiting, timeout=0.3)  # both are asleep by now, or will look in time
+            await store.worker.fire(Firing(entry="nightly", slot=SLOT, expected=None, job=store.job()))
+            done, late = await asyncio.wait(waiting, timeout=20.0)
+            assert not late
+            assert [one.result() for one in done] == [True, True]
+        finally:
+            await worker.close()
+
     async def test_a_fired_job_may_be_delayed_and_has_its_priority(self, store: Bench):
         job = store.job(priority=7, queue="mail", run_after=store.clock() + 5)
         await store.worker.fire(Firing(entry="nightly", slot=SLOT, expected=None, job=job))

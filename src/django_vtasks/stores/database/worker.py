@@ -135,9 +135,15 @@ class DatabaseWorkerStore:
 
         def work(session: Session) -> Added | None:
             with session.atomic():
-                return schedule.fire(session, firing)
+                added = schedule.fire(session, firing)
+            notify.from_worker(session, queues if added else ())
+            return added
 
-        return await self._run(work)
+        queues = {firing.job.queue} if firing.job is not None and firing.job.run_after is None else set()
+        added = await self._run(work)
+        # What this store writes itself, it does not see as a change by others.
+        self._waiter.wake(queues if added else ())
+        return added
 
     # --- cleaning ------------------------------------------------------------------------------------------------
 
