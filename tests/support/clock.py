@@ -35,12 +35,13 @@ class FakeClock:
 
     async def sleep(self, seconds: float) -> None:
         """Return when the clock was advanced by that much."""
+        if seconds <= 0:
+            return
         event = asyncio.Event()
         with self._lock:
             until = self._now + seconds
             heapq.heappush(self._sleepers, (until, next(self._numbers), asyncio.get_running_loop(), event))
-        if seconds > 0:
-            await event.wait()
+        await event.wait()
 
     @property
     def sleepers(self) -> int:

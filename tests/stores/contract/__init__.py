@@ -13,7 +13,7 @@ from .leases import TestExpired, TestExtend, TestHold, TestNow, TestRelease, Tes
 from .letters import TestDeadLetterCap, TestDeadLetters, TestDelete, TestLetterGroups, TestRedrive, TestRestore
 from .looking import TestCounts, TestPage, TestStanding
 from .progress import TestProgress
-from .settling import TestFence, TestReclaim, TestRequeue, TestResults, TestSettle
+from .settling import TestFence, TestJobsWithoutResult, TestReclaim, TestRequeue, TestResults, TestSettle
 from .uniqueness import (
     TestDebounce,
     TestUnique,
@@ -44,6 +44,7 @@ __all__ = [
     "TestHeld",
     "TestHold",
     "TestHostileBytes",
+    "TestJobsWithoutResult",
     "TestLastSlots",
     "TestLetterGroups",
     "TestNow",

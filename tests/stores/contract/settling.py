@@ -332,3 +332,47 @@ class TestResults:
         await store.advance(11)
         await store.worker.purge(Retention(), 1000)
         assert (await store.state(old), await store.state(young)) == (None, "succeeded")
+
+
+class TestJobsWithoutResult:
+    """Nobody will ask for them, so a store may keep nothing that names them; they run like any other."""
+
+    async def test_they_run_and_leave_nothing(self, store: Bench):
+        jobs = await store.add_all([store.job(result_ttl=0, priority=priority) for priority in (0, 5, 0)])
+        claims = await store.claim()
+        assert ids(claims) == [jobs[1].id, jobs[0].id, jobs[2].id]
+        for claim in claims:
+            await store.succeed(claim, b"1")
+        assert [await store.state(job) for job in jobs] == [None, None, None]
+        assert await store.admin.counts() == []
+
+    async def test_they_are_delayed_and_retried(self, store: Bench):
+        job = await store.add(result_ttl=0, run_after=store.clock() + 5)
+        await store.advance(6)
+        await store.pulse()
+        await store.retry(await store.claim_one(), delay=5)
+        await store.advance(6)
+        await store.pulse()
+        claim = await store.claim_one()
+        assert (claim.lease.job_id, claim.job.failures, claim.job.result_ttl) == (job.id, 1, 0)
+
+    async def test_they_are_rescued(self, store: Bench):
+        job = await store.add(result_ttl=0, max_rescues=1)
+        await store.lose(await store.claim_one())
+        [claim] = await store.worker.expired(10)
+        assert await store.settle(claim, LeaseExpired(owner="alpha"), reclaim=True)
+        assert ids(await store.claim(owner="beta")) == [job.id]
+
+    async def test_they_become_dead_letters(self, store: Bench):
+        job = await store.bury(result_ttl=0)
+        record = await store.get(job)
+        assert (record.state, record.letter.failure.message) == ("dead", "boom")
+        assert len(await store.redrive(job)) == 1
+        assert await store.state(job) is None
+
+    async def test_they_keep_their_unique_key(self, store: Bench):
+        job = await store.add(result_ttl=0, unique=a_key())
+        answer = await store.try_add(result_ttl=0, unique=a_key())
+        assert (answer.status, answer.job_id) == ("duplicate", job.id)
+        await store.succeed(await store.claim_one())
+        assert (await store.try_add(result_ttl=0, unique=a_key())).status == "added"

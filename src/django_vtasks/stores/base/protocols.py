@@ -50,7 +50,11 @@ class ClientStore(Protocol):
         ...
 
     def get(self, job_id: str) -> JobRecord | None:
-        """What is known of a job; None when nothing is (never was, malformed id, or pruned)."""
+        """What is known of a job; None when nothing is (never was, malformed id, or pruned).
+
+        Of a job whose `result_ttl` is 0 and that is not dead a store need not know anything by its id: it may be
+        unknown to `get` and `cancel` while it waits and runs.
+        """
         ...
 
     async def aget(self, job_id: str) -> JobRecord | None:
