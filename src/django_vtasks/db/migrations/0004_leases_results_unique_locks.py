@@ -1,6 +1,6 @@
 """From the tables of the 3.2 line to leases, results and unique locks. Workers of both lines run on what this makes.
 
-The indexes on single columns go, and the one over all states gives way to one for each state: every index costs at
+The indexes on single columns go, and those over all states shrink to the state they are for: every index costs at
 every change of a job's state.
 """
 

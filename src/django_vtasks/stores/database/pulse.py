@@ -35,7 +35,8 @@ _CANCELLED = (
 
 @lru_cache(8)
 def _next_due(vendor: Vendor) -> str:
-    first = f"(SELECT MIN(run_after) FROM {JOBS} WHERE status = 'QUEUED' AND run_after IS NOT NULL)"
+    waiting = f"FROM {JOBS} WHERE status = 'QUEUED' AND run_after IS NOT NULL"
+    first = f"(SELECT run_after {waiting} ORDER BY run_after LIMIT 1)"
     return f"SELECT {vendor.epoch_column(first)}, {vendor.epoch_column('{now}')}"
 
 

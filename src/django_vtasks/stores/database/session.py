@@ -1,7 +1,7 @@
 """Running statements on one of Django's connections, with driver errors turned into the store's."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
@@ -96,12 +96,20 @@ def moment_of(connection: BaseDatabaseWrapper, options: DatabaseOptions, places:
     return ServerMoment(vendor) if vendor.now else host_moment(vendor)
 
 
+type NewSession = Callable[[BaseDatabaseWrapper, DatabaseOptions, int], AbstractContextManager[Session]]
+"""Makes the session of one operation on a connection; the number is how many places in the order it may use."""
+
+
+def begin_outside(connection: BaseDatabaseWrapper) -> str | None:
+    """How a transaction starts on the application's connection; None where Django is to do it."""
+    return "BEGIN IMMEDIATE" if connection.vendor == "sqlite" and not connection.in_atomic_block else None
+
+
 @contextmanager
 def client_session(connection: BaseDatabaseWrapper, options: DatabaseOptions, places: int = 1) -> Iterator[Session]:
     """A session on the application's own connection, seen by whatever watches the application's statements."""
     with store_errors(), connection.cursor() as cursor:
-        begin = "BEGIN IMMEDIATE" if connection.vendor == "sqlite" and not connection.in_atomic_block else None
-        yield Session(connection, moment_of(connection, options, places), cursor, begin)
+        yield Session(connection, moment_of(connection, options, places), cursor, begin_outside(connection))
 
 
 @contextmanager

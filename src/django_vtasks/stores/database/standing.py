@@ -34,7 +34,7 @@ def _ahead(session: Session, record: JobRecord) -> tuple[int, int]:
         return 0, 0
     queue, priority, created_at = row
     higher = _count(session, "priority > %s", queue, (priority,), MAX_AHEAD)
-    earlier = "priority = %s AND (created_at < %s OR (created_at = %s AND id < %s))"
+    earlier = "priority = %s AND created_at <= %s AND (created_at < %s OR id < %s)"
     params = (priority, created_at, created_at, me)
     return higher + _count(session, earlier, queue, params, MAX_AHEAD - higher), higher
 

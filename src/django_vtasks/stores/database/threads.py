@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -32,6 +32,22 @@ class _Call:
     work: Work[Any]
     report: Report
     wanted: Callable[[], bool]
+
+
+class RunsWork(Protocol):
+    """Where the statements of a store run. Neither call leaves a driver's error as it is."""
+
+    async def call[T](self, work: Work[T], timeout: float) -> T:
+        """What the work returns. Raises StoreUnavailable after `timeout` seconds without an answer."""
+        ...
+
+    def call_blocking[T](self, work: Work[T], timeout: float) -> T:
+        """As `call`, for a caller without an event loop."""
+        ...
+
+    def close(self, timeout: float = 2.0) -> None:
+        """Give back what it holds."""
+        ...
 
 
 class DatabaseThread:

@@ -19,8 +19,8 @@ from .exchange import exchange
 from .listen import Listener
 from .options import DatabaseOptions
 from .pulse import pulse
-from .session import Session, worker_session
-from .threads import DatabaseThread
+from .session import NewSession, Session, worker_session
+from .threads import DatabaseThread, RunsWork
 from .waiting import LONGEST, LONGEST_AT_SQLITE, JobWaiter, NewListener
 
 
@@ -28,14 +28,21 @@ class DatabaseWorkerStore:
     """Claim, settle, keep leases, and everything else a worker does; see `WorkerStore` for each method.
 
     Its statements run in one thread on one connection, those of the lease on another, so that neither user code nor
-    a long statement delays a renewal.
+    a long statement delays a renewal. `new_thread` and `new_session` say otherwise.
     """
 
-    def __init__(self, options: DatabaseOptions) -> None:
+    def __init__(
+        self,
+        options: DatabaseOptions,
+        *,
+        new_thread: Callable[[str, str], RunsWork] = DatabaseThread,
+        new_session: NewSession = worker_session,
+    ) -> None:
         self._options = options
+        self._new_session = new_session
         alias = alias_of(options)
-        self._thread = DatabaseThread(alias, "vtasks-database")
-        self._lease_thread = DatabaseThread(alias, "vtasks-lease")
+        self._thread = new_thread(alias, "vtasks-database")
+        self._lease_thread = new_thread(alias, "vtasks-lease")
         self._vendor = connections[alias].vendor
         self._waiter = JobWaiter(self, self._listeners(alias), LONGEST_AT_SQLITE if self._is_sqlite else LONGEST)
         self._seen_version: tuple[int, int] | None = None
@@ -189,7 +196,7 @@ class DatabaseWorkerStore:
 
     def _in_session[T](self, work: Callable[[Session], T], places: int) -> Callable[[BaseDatabaseWrapper], T]:
         def in_session(connection: BaseDatabaseWrapper) -> T:
-            with worker_session(connection, self._options, places) as session:
+            with self._new_session(connection, self._options, places) as session:
                 return work(session)
 
         return in_session

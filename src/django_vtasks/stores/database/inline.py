@@ -1,0 +1,49 @@
+"""A worker's store on the connection of whoever awaits it, inside a transaction that may be open there."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from asgiref.sync import sync_to_async
+from django.db import DatabaseError, InterfaceError, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from .options import DatabaseOptions
+from .session import Session, as_store_error, begin_outside, moment_of
+from .threads import Work
+from .worker import DatabaseWorkerStore
+
+
+class CallersThread:
+    """Runs work where the ORM calls of the awaiting code run. No timeout: nobody else could use the connection."""
+
+    def __init__(self, alias: str, _name: str) -> None:
+        self._alias = alias
+
+    async def call[T](self, work: Work[T], timeout: float) -> T:
+        """What the work returns."""
+        return await sync_to_async(self.call_blocking)(work, timeout)  # type: ignore[no-any-return,unused-ignore]
+
+    def call_blocking[T](self, work: Work[T], timeout: float) -> T:  # noqa: ARG002 - as of DatabaseThread
+        """As `call`, for code without an event loop."""
+        try:
+            return work(connections[self._alias])
+        except (DatabaseError, InterfaceError) as error:
+            raise as_store_error(error) from error
+
+    def close(self, timeout: float = 0.0) -> None:
+        """The connection is the caller's."""
+
+
+class InlineWorkerStore(DatabaseWorkerStore):
+    """Sees uncommitted rows of the caller's transaction, and what it writes is undone with that transaction."""
+
+    def __init__(self, options: DatabaseOptions) -> None:
+        super().__init__(options, new_thread=CallersThread, new_session=inline_session)
+
+
+@contextmanager
+def inline_session(connection: BaseDatabaseWrapper, options: DatabaseOptions, places: int = 1) -> Iterator[Session]:
+    """A session on the application's own connection, past whatever watches the application's statements."""
+    connection.ensure_connection()
+    with connection.wrap_database_errors, closing(connection.create_cursor()) as cursor:
+        yield Session(connection, moment_of(connection, options, places), cursor, begin_outside(connection))
