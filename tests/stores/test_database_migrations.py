@@ -59,13 +59,11 @@ def old_alias(database_alias: str) -> Iterator[str]:
     QueuedTask.objects.using(database_alias).all().delete()
 
 
-@pytest.fixture(autouse=True)
-async def closed(request: pytest.FixtureRequest) -> AsyncIterator[None]:
+@pytest.fixture
+async def closed(database_alias: str) -> AsyncIterator[None]:
     """No connection of another thread outlives a test, since the database is dropped in the end."""
-    alias = request.getfixturevalue("database_alias") if "database_alias" in request.fixturenames else None
     yield
-    if alias:
-        await close_database(alias)
+    await close_database(database_alias)
 
 
 def migrate(alias: str, to: str = "") -> None:
@@ -199,7 +197,7 @@ def test_a_database_that_the_router_leaves_out_gets_no_table(old_alias, monkeypa
 # -- the rows ---------------------------------------------------------------------------------------------------------
 
 
-async def test_rows_of_3_2_run_after_the_upgrade(old_alias):
+async def test_rows_of_3_2_run_after_the_upgrade(old_alias, closed):
     def prepare() -> tuple[str, str, str, str]:
         now = datetime.now(UTC)
         first = put(old_alias, data=payload(args=[1, 1]), created_at=now - timedelta(minutes=2))
@@ -229,7 +227,7 @@ async def test_rows_of_3_2_run_after_the_upgrade(old_alias):
         await worker.close()
 
 
-async def test_a_row_that_a_dead_3_2_worker_held_is_reclaimed(old_alias):
+async def test_a_row_that_a_dead_3_2_worker_held_is_reclaimed(old_alias, closed):
     def prepare() -> tuple[str, str]:
         dead = put(old_alias, data=payload(max_rescues=1), status="PROCESSING", worker_id="host-1")
         alive = put(old_alias, data=payload(), status="PROCESSING", worker_id="host-2")
@@ -296,7 +294,7 @@ def test_a_key_is_free_when_a_3_2_worker_has_deleted_the_row(database_alias, mod
 # -- foreign producers ------------------------------------------------------------------------------------------------
 
 
-async def test_the_nine_column_insert_of_a_foreign_producer_runs(database_alias):
+async def test_the_nine_column_insert_of_a_foreign_producer_runs(database_alias, closed):
     data = payload(id="Kx3vYw7rTq1zLb5nPc9mHd2sFg4jVa6k")
     without_run_after = json.loads(data)
     del without_run_after["run_after"]
