@@ -6,6 +6,11 @@ from .demand import Demand
 from .service import Pace, PeriodicService
 
 INTERVAL = 1.0
+"""Seconds between two pulses while something runs that could be cancelled."""
+
+IDLE_INTERVAL = 1.5
+"""Seconds between two pulses while nothing runs: a job that is put off by less than this may start so much late."""
+
 SHORTEST = 0.02
 LARGEST_PROMOTION = 500
 
@@ -25,9 +30,10 @@ class Promoter(PeriodicService):
         pulse = await self.beat()
         if pulse.promoted >= LARGEST_PROMOTION:
             return 0.0
-        if pulse.next_due_in is None or pulse.next_due_in >= INTERVAL:
-            return None
-        return max(SHORTEST, pulse.next_due_in)
+        interval = INTERVAL if self._attempts.flight else IDLE_INTERVAL
+        if pulse.next_due_in is None:
+            return interval
+        return min(interval, max(SHORTEST, pulse.next_due_in))
 
     async def beat(self) -> Pulse:
         """One pulse, at once."""

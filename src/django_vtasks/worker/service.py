@@ -40,7 +40,7 @@ class Pace:
     turn every `expected` seconds; `patience` is how much later it may come, and how long the store may be away.
     """
 
-    def __init__(self, name: str, emitter: Emitter, *, expected: float = 5.0, patience: float = 30.0) -> None:
+    def __init__(self, name: str, emitter: Emitter, *, expected: float = 10.0, patience: float = 30.0) -> None:
         self.name = name
         self.expected = expected
         self.patience = patience
@@ -105,7 +105,7 @@ class PeriodicService:
         except OUTAGES as error:
             return self.pace.failed(error)
         self.pace.turned()
-        return self.interval * random.uniform(0.9, 1.0) if due_in is None else due_in
+        return self.interval * random.uniform(0.95, 1.05) if due_in is None else due_in
 
 
 async def unless_stopped(stop: asyncio.Event, seconds: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from ..stores.base import WorkerStore
 from .service import OUTAGES, Pace
 
-WAIT = 5.0
+WAIT = 10.0
 """Seconds that one `wait_for_jobs` takes at most; the queues are asked at the end of it whatever it says."""
 
 SLACK = 30.0
