@@ -8,7 +8,7 @@ from ...jobs.errors import QueueError
 from .client import driver, make_connection
 from .endpoints import Address
 from .locate import Link, locate
-from .refusals import is_missing_script, needs_another_server, translate
+from .refusals import Remedy, needs_another_server, remedy_for, translate
 from .requests import Call, Part, Plan, Request, full_wire, wire
 
 
@@ -55,18 +55,20 @@ class AsyncClient:
 
     async def _send(self, request: Request) -> Any:
         parts = wire(request, self._link.guard)
-        try:
-            return await self._exchange(parts)
-        except self._driver.response_error as error:
-            if isinstance(request, Call) and is_missing_script(error):
-                return await self._exchange(full_wire(request, self._link.guard))
-            if not needs_another_server(error):
-                raise
-        except self._driver.connection_error:
-            if not request.again:
-                raise
-        await self.close()
-        return await self._exchange(parts)
+        remedies: set[str] = set()
+        while True:
+            try:
+                return await self._exchange(parts)
+            except (self._driver.response_error, self._driver.connection_error) as error:
+                remedy = remedy_for(error, request)
+                if remedy is None or remedy in remedies:
+                    raise
+            # Each remedy helps once: what is still wrong afterwards is not what it is for.
+            remedies.add(remedy)
+            if isinstance(request, Call) and remedy is Remedy.SEND_THE_SCRIPT:
+                parts = full_wire(request, self._link.guard)
+            else:
+                await self.close()
 
     async def _exchange(self, parts: Sequence[Part]) -> Any:
         connection = self._connection or await self._connect()

@@ -10,7 +10,7 @@ from ..base import Added, AddStatus, CancelStatus
 from .admission import HELD, Entry, Gate, added, read_answers
 from .letting_in import TRIES, let_in
 from .options import ValkeyOptions
-from .records import dead_record, read_record, waiting_parts
+from .records import read_record, waiting_parts
 from .requests import Call, Part, Plan, call
 
 CHUNK = 500
@@ -83,18 +83,8 @@ class ClientPlans:
         raise StoreUnavailable(f"the job {job_id} moved each time it was looked at: try again")
 
     def _cancel_call(self, job_id: str, found: JobRecord, record: bytes | None, now: float) -> Call:
-        if found.state is JobState.LEASED or record is None:
-            return call("cancel", self.now(), job_id, record or b"", b"", "", 0, b"", self._options.dead_letter_cap)
-        letter = cancelled_letter(found.job, waiting_parts(record)[1], now)
-        ttl = (self._options.result_ttl if found.job.result_ttl is None else found.job.result_ttl) or 0.0
-        return call(
-            "cancel",
-            self.now(),
-            job_id,
-            record,
-            encode_letter(letter),
-            found.job.unique.key if found.job.unique else "",
-            round(ttl * 1000),
-            dead_record(letter, ttl),
-            self._options.dead_letter_cap,
-        )
+        letter, key = b"", ""
+        if record is not None and found.state is not JobState.LEASED:
+            letter = encode_letter(cancelled_letter(found.job, waiting_parts(record)[1], now))
+            key = found.job.unique.key if found.job.unique else ""
+        return call("cancel", self.now(), job_id, record or b"", letter, key, self._options.dead_letter_cap)

@@ -1,8 +1,11 @@
 """What the server's and the driver's errors mean, in words that say what to do."""
 
+from enum import StrEnum
+
 from ...jobs.errors import QueueError, StoreRefused, StoreUnavailable
 from .client import driver
 from .endpoints import Endpoint
+from .requests import Request
 
 _LATER = {
     "BUSY": "it is running a long script",
@@ -74,6 +77,20 @@ def needs_another_server(error: BaseException) -> bool:
     return code_of(error) in ("MOVED", "READONLY")
 
 
-def is_missing_script(error: BaseException) -> bool:
-    """Whether the server does not know a script by its digest: it was restarted, or its scripts were flushed."""
-    return code_of(error) == "NOSCRIPT"
+class Remedy(StrEnum):
+    """What makes a failed request worth sending again."""
+
+    SEND_THE_SCRIPT = "the server was restarted or its scripts were flushed"
+    ASK_FOR_THE_SERVER = "another server takes our commands now"
+    CONNECT_ANEW = "the connection was stale"
+
+
+def remedy_for(error: BaseException, request: Request) -> Remedy | None:
+    """What to do before the request is sent again; None when sending it again is no use or not safe."""
+    if isinstance(error, driver().response_error):
+        if code_of(error) == "NOSCRIPT":
+            return Remedy.SEND_THE_SCRIPT
+        return Remedy.ASK_FOR_THE_SERVER if needs_another_server(error) else None
+    if isinstance(error, driver().refusals) or code_of(error):
+        return None
+    return Remedy.CONNECT_ANEW if request.again else None

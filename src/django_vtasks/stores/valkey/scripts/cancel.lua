@@ -1,12 +1,10 @@
 -- Take a waiting job out and bury it, or note that a leased one is to be cancelled.
 --
--- ARGV: now, id, its record as read or empty, letter (empty for a leased job), unique key or empty, milliseconds the
---       result is kept, result, dead-letter cap.
+-- ARGV: now, id, its record as read or empty, letter (empty for a leased job), unique key or empty, dead-letter cap.
 -- Returns: `cancelled`, `requested`, or `moved` when the job is no longer where the record said.
 --
 -- include: places, records, leases, letters, unique
-local now, id, record, letter, key = clock(), arg(), arg(), arg(), arg()
-local milliseconds, result, cap = arg(), arg(), number()
+local id, record, letter, key, cap = arg(), arg(), arg(), arg(), number()
 local current = call('GET', P .. 'job:' .. id) or ''
 if current ~= record then
   return 'moved'
@@ -28,9 +26,5 @@ call('SREM', P .. 'cancels', id)
 if key ~= '' then
   unlock(key, id, false)
 end
-if milliseconds == '0' then
-  call('DEL', P .. 'job:' .. id)
-else
-  call('SET', P .. 'job:' .. id, result, 'PX', milliseconds)
-end
+call('DEL', P .. 'job:' .. id)
 return 'cancelled'
