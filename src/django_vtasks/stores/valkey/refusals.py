@@ -36,6 +36,8 @@ def code_of(error: BaseException) -> str:
     if first in _LATER or first in _NEVER or first == "NOSCRIPT":
         return first
     by_class = _CODES_OF_CLASSES.get(type(error).__name__, "")
+    if by_class == "WRONGPASS" and "required" in text:
+        return "NOAUTH"
     return by_class or next((code for code in (*_NEVER, *_LATER) if f"-{code} " in text), "")
 
 

@@ -5,6 +5,7 @@
 --
 -- include: leases
 local now, owner, worker, milliseconds, description = clock(), arg(), arg(), arg(), arg()
+insist()
 call('HSET', P .. 'workers', owner, now .. '\n' .. description)
 call('SET', P .. 'alive:' .. worker, worker, 'PX', milliseconds)
 for _ = 1, number() do

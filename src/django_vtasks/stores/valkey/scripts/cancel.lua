@@ -5,6 +5,7 @@
 --
 -- include: places, records, leases, letters, unique
 local id, record, letter, key, cap = arg(), arg(), arg(), arg(), number()
+insist()
 local current = call('GET', P .. 'job:' .. id) or ''
 if current ~= record then
   return 'moved'

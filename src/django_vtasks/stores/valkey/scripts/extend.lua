@@ -5,6 +5,7 @@
 --
 -- include: leases
 local now, owner, seconds = clock(), arg(), number()
+insist()
 local alive = lives(owner, now) and 1 or 0
 call('ZADD', P .. 'leases', string.format('%.6f', tonumber(now) + seconds), owner)
 return alive

@@ -4,6 +4,7 @@
 -- ARGV: now, role, owner, seconds.
 -- Returns: 1, or 0 while somebody else has it.
 local now, role, owner, seconds = clock(), arg(), arg(), number()
+insist()
 local key = P .. 'scheduler:' .. role
 local holder = call('GET', key)
 if holder and holder ~= owner then

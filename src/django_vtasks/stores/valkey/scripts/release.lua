@@ -5,6 +5,7 @@
 --
 -- include: leases
 local owner = arg()
+insist()
 if call('EXISTS', P .. 'inflight:' .. owner) == 0 then
   forget_worker(owner)
 elseif call('ZSCORE', P .. 'leases', owner) then
