@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -112,6 +113,10 @@ def test_what_becomes_of_a_job(job: Job, outcome: Outcome, policy: Policy, expec
 
 
 EVERY_OUTCOME: list[Outcome] = [row[2] for row in TABLE]
+
+
+def test_the_table_has_every_way_an_attempt_can_end():
+    assert {type(outcome) for outcome in EVERY_OUTCOME} == set(get_args(Outcome.__value__))
 
 
 @pytest.mark.parametrize(
