@@ -85,6 +85,11 @@ class TestEncode:
     def test_compression_can_be_left_out(self):
         assert encode(a_job(args=["x" * 5000]), compress=False)[:1] == b"{"
 
+    def test_a_limited_job_is_never_compressed(self):
+        """A store that has nothing but payloads reads the limit out of them."""
+        limit = JobLimit(concurrency_key="k", count=1)
+        assert encode(a_job(args=["x" * 5000], limit=limit))[:1] == b"{"
+
     @pytest.mark.parametrize("value", [object(), {1: 2}, b"bytes", {1, 2}, 2**70, "\ud800"], ids=shown)
     def test_what_is_not_json_is_refused(self, value):
         with pytest.raises(CodecError, match="not JSON"):

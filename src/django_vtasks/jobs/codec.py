@@ -24,8 +24,11 @@ __all__ = [
 
 
 def encode(job: Job, *, compress: bool = True) -> bytes:
-    """The payload of a job. Raises CodecError when a value is not JSON."""
-    return pack(to_payload(job), compress=compress)
+    """The payload of a job. Raises CodecError when a value is not JSON.
+
+    A limited job is never compressed: a store that keeps nothing but payloads reads the limit out of it.
+    """
+    return pack(to_payload(job), compress=compress and job.limit is None)
 
 
 def decode(raw: bytes, *, fallback_id: str = "", fallback_queue: str = "default") -> Job:

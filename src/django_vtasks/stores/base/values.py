@@ -86,7 +86,8 @@ class WorkerInfo:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:
     """What a worker learns once a second: tokens of its own whose job was cancelled, queues that are paused, how many
-    scheduled jobs became ready, and in how many seconds the next one will (None = none is waiting)."""
+    scheduled jobs became ready, and in how many seconds the next one will, or a rate lets the next job start (None =
+    none is waiting)."""
 
     cancelled: frozenset[str] = frozenset()
     paused: frozenset[str] = frozenset()
@@ -159,8 +160,8 @@ class JobFilter:
 class Page:
     """Some jobs in the state's natural order, and the cursor for the next page (None = this was the last).
 
-    Scheduled jobs come by due time, ready ones queue by queue as they will be claimed, leased ones by start, all
-    others newest first.
+    Scheduled jobs come by due time, ready ones queue by queue as they will be claimed (those that wait for a limit
+    last), leased ones by start, all others newest first.
     """
 
     records: tuple[JobRecord, ...]
@@ -189,7 +190,8 @@ class Standing:
     """One job and what keeps it where it is, read at `now` of the store's clock.
 
     Of a ready job, `ahead` is how many of its queue will be claimed before it, and `ahead_by_priority` how many of
-    those because their priority is higher; both stop at `MAX_AHEAD`. `key_holder` is the id of another job that has
+    those because their priority is higher; both stop at `MAX_AHEAD`. Of one that waits for its limit, only those with
+    the same limit are ahead. `key_holder` is the id of another job that has
     its unique key (empty text when the holder is not known). Of a leased job, `lease_until` is when its lease runs
     out, None when it is released or gone. Of a ready job with limits, `permit_holders` are the ids of the jobs that
     hold a permit of its concurrency key, and `rate_free_at` is when its rate lets the next job start.

@@ -20,7 +20,8 @@ from ..base import (
     Standing,
     WorkerInfo,
 )
-from .state import State, Stored
+from .state import State
+from .stored import Stored
 
 
 class MemoryAdminStore:
@@ -43,7 +44,7 @@ class MemoryAdminStore:
             return [self._count(queue, queues.get(queue, [])) for queue in sorted({*queues, *state.paused})]
 
     def _count(self, queue: str, states: list[JobState]) -> QueueCounts:
-        ready = [self._state.jobs[job_id].ready_at for job_id in self._state.ready[queue].ids()]
+        ready = [self._state.jobs[job_id].ready_at for job_id in self._ready(queue)]
         return QueueCounts(
             queue=queue,
             ready=len(ready),
@@ -53,6 +54,9 @@ class MemoryAdminStore:
             oldest_ready_at=min(ready, default=None),
             paused=queue in self._state.paused,
         )
+
+    def _ready(self, queue: str) -> list[str]:
+        return [*self._state.ready[queue].ids(), *self._state.limits.parked(queue)]
 
     def page(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
         """See `AdminStore.page`."""
@@ -72,6 +76,7 @@ class MemoryAdminStore:
             stored = state.jobs.get(job_id)
             ahead = self._ahead(stored) if stored and stored.state is JobState.READY else []
             lease = stored.lease if stored else None
+            limit = record.job.limit if record.state is JobState.READY else None
             return Standing(
                 record=record,
                 now=state.now(),
@@ -80,9 +85,14 @@ class MemoryAdminStore:
                 key_holder=self._other_holder(record.job),
                 lease_until=state.leases.get(lease.owner) if lease else None,
                 cancel_requested=stored.cancel_requested if stored else False,
+                permit_holders=state.limits.holders(limit) if limit else (),
+                rate_free_at=state.limits.rate_free_at(limit) if limit else None,
             )
 
     def _ahead(self, stored: Stored) -> list[Job]:
+        if stored.parked and stored.job.limit:
+            before = self._state.limits.before(stored.queue, stored.job.limit, stored.job.id)
+            return [self._state.jobs[job_id].job for job_id in before[:MAX_AHEAD]]
         line = list(self._state.ready[stored.queue].ids())
         return [self._state.jobs[job_id].job for job_id in line[: line.index(stored.job.id)][:MAX_AHEAD]]
 
@@ -196,8 +206,8 @@ class MemoryAdminStore:
             case JobState.SCHEDULED:
                 yield from (state.jobs[job_id].record() for job_id in state.scheduled.ids())
             case JobState.READY:
-                for queue in sorted(state.ready):
-                    yield from (state.jobs[job_id].record() for job_id in state.ready[queue].ids())
+                for queue in sorted({*state.ready, *state.limits.queues()}):
+                    yield from (state.jobs[job_id].record() for job_id in self._ready(queue))
             case JobState.LEASED:
                 yield from (stored.record() for stored in sorted(state.leased.values(), key=_start))
             case JobState.DEAD:

@@ -35,6 +35,10 @@ class Order:
         """The primary value at the head of the line, None when it is empty."""
         return self._places[0][0] if self._places else None
 
+    def head(self) -> tuple[float, int, str]:
+        """The first place. Raises IndexError when the line is empty."""
+        return self._places[0]
+
     def ids(self) -> list[str]:
         """The ids in order."""
         return [job_id for _, _, job_id in self._places]

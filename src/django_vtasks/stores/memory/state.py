@@ -9,43 +9,14 @@ from dataclasses import dataclass, replace
 
 from ...jobs.codec import decode, decode_letter, encode, encode_letter
 from ...jobs.errors import CodecError
-from ...jobs.model import Claim, DeadLetter, Job, JobRecord, JobState, Lease, Progress, Running, UniqueMode
+from ...jobs.model import Claim, DeadLetter, Job, JobRecord, JobState, Lease, Progress, UniqueMode
 from ...jobs.transitions import Bury, Finish, Place, Requeue, Settlement
 from ...jobs.uniqueness import debounced
 from ..base import Added, AddStatus, WorkerInfo
+from .limits import Limits
 from .order import Order
+from .stored import Stored
 from .waiters import Waiters
-
-
-@dataclass(slots=True, kw_only=True)
-class Stored:
-    """A job that has not ended: its bytes, and where it is. `lease` is set while it is leased."""
-
-    raw: bytes
-    queue: str
-    job: Job
-    defect: str | None = None
-    state: JobState = JobState.READY
-    rank: int = 0
-    ready_at: float = 0.0
-    lease: Lease | None = None
-    started_at: float = 0.0
-    progress: Progress | None = None
-    cancel_requested: bool = False
-
-    def claim(self) -> Claim:
-        """The job with the lease it has."""
-        if self.lease is None:
-            raise ValueError(f"job {self.job.id} is not leased")
-        job = None if self.defect else self.job
-        return Claim(
-            lease=self.lease, raw=self.raw, queue=self.queue, started_at=self.started_at, job=job, defect=self.defect
-        )
-
-    def record(self) -> JobRecord:
-        """What is told of the job."""
-        running = Running(worker_id=self.lease.owner, started_at=self.started_at) if self.lease else None
-        return JobRecord(job=self.job, state=self.state, running=running, progress=self.progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +44,7 @@ class State:
         self.dead_letter_cap = dead_letter_cap
         self.lock = threading.RLock()
         self.waiters = Waiters()
+        self.limits = Limits(clock, self.waiters.wake)
         self.jobs: dict[str, Stored] = {}
         self.leased: dict[str, Stored] = {}
         self.ready: defaultdict[str, Order] = defaultdict(Order)
@@ -115,14 +87,18 @@ class State:
 
     def claim(self, queue: str, limit: int, owner: str) -> Iterator[Claim]:
         """Lease the first `limit` ready jobs of a queue to an incarnation."""
-        for job_id in self.ready[queue].take(limit):
-            stored = self.jobs[job_id]
+        for _ in range(limit):
+            stored = self.limits.take_first(queue, self.ready[queue], self.jobs)
+            if stored is None:
+                return
             stored.state = JobState.LEASED
-            stored.lease = Lease(job_id=job_id, token=str(next(self._numbers)), owner=owner)
+            stored.lease = Lease(job_id=stored.job.id, token=str(next(self._numbers)), owner=owner)
             stored.started_at = self.now()
             self.leased[stored.lease.token] = stored
             if stored.job.unique and stored.job.unique.mode in _UNTIL_CLAIMED:
                 self._give_key_back(stored.job)
+            if stored.job.limit:
+                self.limits.hold(stored.job.limit, stored.lease.token, stored.job.id)
             yield stored.claim()
 
     def settle(self, settlement: Settlement) -> bool:
@@ -133,6 +109,8 @@ class State:
             return False
         del self.leased[lease.token]
         stored.lease = None
+        if stored.job.limit:
+            self.limits.free(stored.job.limit, lease.token)
         match settlement.decision:
             case Requeue() as requeue:
                 self._requeue(stored, requeue)
@@ -238,14 +216,14 @@ class State:
         self._line_up(stored)
 
     def _line_up(self, stored: Stored) -> None:
-        self.ready[stored.queue].put(-stored.job.priority, stored.rank, stored.job.id)
+        self.ready[stored.queue].put(*stored.place, stored.job.id)
         self.waiters.wake(stored.queue)
 
     def _remove_from_line(self, stored: Stored) -> None:
         if stored.state is JobState.SCHEDULED:
             self.scheduled.remove(stored.job.run_after or 0.0, stored.rank, stored.job.id)
         else:
-            self.ready[stored.queue].remove(-stored.job.priority, stored.rank, stored.job.id)
+            self.limits.leave(stored, self.ready[stored.queue])
 
     def _requeue(self, stored: Stored, requeue: Requeue) -> None:
         stored.raw = encode(requeue.job)

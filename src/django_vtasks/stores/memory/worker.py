@@ -9,7 +9,8 @@ from ...jobs.codec import encode
 from ...jobs.model import Claim, Lease, Progress
 from ...jobs.transitions import Settlement
 from ..base import Added, AddStatus, ClaimRequest, Exchange, Firing, Pulse, Purged, Retention, WorkerInfo
-from .state import State, Stored
+from .state import State
+from .stored import Stored
 
 
 class MemoryWorkerStore:
@@ -51,7 +52,7 @@ class MemoryWorkerStore:
         """See `WorkerStore.wait_for_jobs`."""
         state = self._state
         with state.lock:
-            if any(state.ready[queue] for queue in queues if queue not in state.paused):
+            if any(state.ready[queue] or state.limits.due(queue) for queue in queues if queue not in state.paused):
                 return True
             waiter = state.waiters.enter(queues)
         try:
@@ -92,14 +93,14 @@ class MemoryWorkerStore:
         state = self._state
         with state.lock:
             promoted = state.promote(limit)
-            next_due = state.scheduled.first()
+            times = [time for time in (state.scheduled.first(), state.limits.next_look()) if time is not None]
             return Pulse(
                 cancelled=frozenset(
                     stored.claim().lease.token for stored in self._leased_to(owner) if stored.cancel_requested
                 ),
                 paused=frozenset(state.paused),
                 promoted=promoted,
-                next_due_in=None if next_due is None else max(0.0, next_due - state.now()),
+                next_due_in=max(0.0, min(times) - state.now()) if times else None,
             )
 
     def _leased_to(self, owner: str) -> list[Stored]:
@@ -160,6 +161,7 @@ class MemoryWorkerStore:
     async def purge(self, retention: Retention, limit: int) -> Purged:
         """See `WorkerStore.purge`."""
         with self._state.lock:
+            self._state.limits.forget_rates()
             return Purged(
                 results=self._purge_results(limit),
                 dead_letters=self._purge_letters(retention, limit),
