@@ -66,6 +66,11 @@ class VTasksBaseBackend(BaseTaskBackend):
         """A store for one worker, not shared."""
         raise NotImplementedError
 
+    def new_inline_store(self) -> WorkerStore:
+        """A store for somebody who works jobs off where they are enqueued: what it does in a database happens on the
+        caller's connection and in the caller's transaction."""
+        return self.new_worker_store()
+
     @property
     def location(self) -> str:
         """Where the jobs are, for people to read; no password in it, and nothing is opened."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from django.core.checks import CheckMessage
 
 from ..stores.base import AdminStore, ClientStore, WorkerStore
+from ..tasks import moved_clock
 from .base import VTasksBaseBackend
 from .sharing import shared
 
@@ -32,6 +33,12 @@ class DatabaseTaskBackend(VTasksBaseBackend):
         from ..stores.database.worker import DatabaseWorkerStore
 
         return DatabaseWorkerStore(self._store_options())
+
+    def new_inline_store(self) -> WorkerStore:
+        """A database store that works on the connection of whoever awaits it."""
+        from ..stores.database.inline import InlineWorkerStore
+
+        return InlineWorkerStore(self._store_options())
 
     @property
     def location(self) -> str:
@@ -62,4 +69,4 @@ class DatabaseTaskBackend(VTasksBaseBackend):
     def _store_options(self) -> "DatabaseOptions":
         from ..stores.database.options import DatabaseOptions
 
-        return DatabaseOptions(using=self.options.get("DATABASE"), dead_letter_cap=self.dlq_cap)
+        return DatabaseOptions(using=self.options.get("DATABASE"), dead_letter_cap=self.dlq_cap, clock=moved_clock())

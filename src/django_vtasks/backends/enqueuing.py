@@ -178,16 +178,21 @@ class Push(CommitHook):
         self.raises = backend.raises_at_commit
         self._enqueuer = enqueuer
         self._entries = entries
-        self._alias = backend.alias
+        self.alias = backend.alias
         self._pairs: list[Pair] = []
 
     def push(self) -> None:
         """Store them."""
         self._enqueuer.push_committed(self._entries, self._pairs)
 
+    @property
+    def jobs(self) -> list[Job]:
+        """The jobs that wait."""
+        return [entry.job for entry in self._entries[len(self._pairs) :]]
+
     def report(self, error: Exception) -> None:
         """Log every job that was not stored."""
-        report_lost(self._alias, self._entries[len(self._pairs) :], error)
+        report_lost(self.alias, self._entries[len(self._pairs) :], error)
 
 
 _NOBODY: frozenset[Entry] = frozenset()

@@ -25,16 +25,20 @@ def shared[Store](alias: str, kind: str, make: Callable[[], Store]) -> Store:
     return result
 
 
-def _forget(*, setting: str, **_kwargs: Any) -> None:
-    if setting not in _DECISIVE:
-        return
+def forget(*kinds: str) -> None:
+    """Drop the stores of these kinds (none given: all of them); the next use makes new ones."""
     with _lock:
-        dropped = list(_stores.values())
-        _stores.clear()
+        keys = [key for key in _stores if not kinds or key[1] in kinds]
+        dropped = [_stores.pop(key) for key in keys]
     for store in dropped:
         close = getattr(store, "close", None)
         if close is not None and not iscoroutinefunction(close):
             close()
 
 
-setting_changed.connect(_forget, weak=False, dispatch_uid="django_vtasks.backends.sharing")
+def _reconsider(*, setting: str, **_kwargs: Any) -> None:
+    if setting in _DECISIVE:
+        forget()
+
+
+setting_changed.connect(_reconsider, weak=False, dispatch_uid="django_vtasks.backends.sharing")

@@ -9,6 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import default_result_ttl, settings
 from ..stores.base import AdminStore, ClientStore, WorkerStore
+from ..tasks import moved_clock
 from .base import VTasksBaseBackend
 from .sharing import shared
 
@@ -106,6 +107,7 @@ class ValkeyTaskBackend(VTasksBaseBackend):
             dead_letter_cap=self.dlq_cap,
             result_ttl=default_result_ttl(self.alias),
             blocking_timeout=self.blocking_timeout,
+            clock=moved_clock(),
             **given,
         )
 

@@ -4,11 +4,12 @@ The names of the 3.2 line's arguments are translated here and nowhere below.
 """
 
 from .arguments import json_arguments
-from .building import clock, prepared, task_of, to_datetime, to_epoch, to_job
+from .building import prepared, task_of, to_datetime, to_epoch, to_job
 from .decorator import task
 from .loading import check_importable, load_task
 from .options import CallOptions, DeclaredOptions, TaskOptions, options_of
 from .results import STATUS, VTaskResult, new_result, result_from, show, task_error
+from .timing import clock, move_clock, moved_clock
 from .unique import Unique
 from .vtask import VTask, variant, whole_priority
 
@@ -24,6 +25,8 @@ __all__ = [
     "clock",
     "json_arguments",
     "load_task",
+    "move_clock",
+    "moved_clock",
     "new_result",
     "options_of",
     "prepared",

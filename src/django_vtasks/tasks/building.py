@@ -1,6 +1,5 @@
 """From a call to a Job, and from what a store knows of a job to the Task it belongs to."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
@@ -141,11 +140,6 @@ def to_datetime(epoch: float | None) -> datetime | None:
     if django_settings.USE_TZ:
         return moment
     return timezone.make_naive(moment, timezone.get_default_timezone())
-
-
-def clock() -> float:
-    """Now as epoch seconds, to the microsecond, so that it survives a datetime unchanged."""
-    return time.time_ns() // 1000 / 1_000_000
 
 
 def task_of(job: Job, backend: str) -> AnyTask:
