@@ -1,0 +1,1 @@
+"""What runs in the virtual environment of a peer. Imports nothing of the harness."""
