@@ -12,12 +12,14 @@ from tests.testing.tasks import RAN
 
 MEMORY = "django_vtasks.backends.memory.MemoryTaskBackend"
 DATABASE = "django_vtasks.backends.db.DatabaseTaskBackend"
+VALKEY = "django_vtasks.backends.valkey.ValkeyTaskBackend"
 
 STORES = [
     "memory",
     "sqlite",
     pytest.param("postgres", marks=pytest.mark.postgres),
     pytest.param("mariadb", marks=pytest.mark.mariadb),
+    pytest.param("valkey", marks=pytest.mark.valkey),
 ]
 
 
@@ -37,10 +39,15 @@ def memory(settings):
 
 @pytest.fixture(params=STORES)
 def kit(request, settings, django_db_blocker):
-    """The default alias on each store; `database` is the alias of the database, None in memory."""
+    """The default alias on each store; `database` is the alias of the database, None where there is none."""
     entry = {"BACKEND": MEMORY, "QUEUES": []}
     if request.param == "memory":
         settings.TASKS = {"default": entry}
+        yield SimpleNamespace(backend=task_backends["default"], database=None)
+        return
+    if request.param == "valkey":
+        server = request.getfixturevalue("clean_valkey")
+        settings.TASKS = {"default": {**entry, "BACKEND": VALKEY, "OPTIONS": {"BROKER_URL": server.url}}}
         yield SimpleNamespace(backend=task_backends["default"], database=None)
         return
     alias = request.getfixturevalue(f"{request.param}_alias")

@@ -89,6 +89,20 @@ def test_expiries_go_by_it(kit, ran):
         assert ran == []
 
 
+def test_rates_go_by_it(memory, ran):
+    with travel() as clock:
+        for value in (1, 2):
+            tasks.limited.enqueue(value)
+        drain()
+        assert ran == [1]
+        clock.advance(59)
+        drain(delayed=True)
+        assert ran == [1]
+        clock.advance(1)
+        drain()
+        assert ran == [1, 2]
+
+
 def test_jobs_are_still_there_when_the_clock_is_let_go(kit, ran):
     with travel():
         tasks.note.enqueue("waits")
