@@ -17,7 +17,7 @@ FORGET_AFTER = 10_000
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One job ready to be sent. `kinds` says what its arguments are beside the payload: `t` (tracked) its id, `d`
-    (delayed) when it is due; `u` (unique) has arguments of its own."""
+    (delayed) when it is due; `l` (limited) has none, `u` (unique) arguments of its own."""
 
     job: Job
     kinds: str
@@ -42,6 +42,8 @@ class Gate:
         kinds, args = ("t", (payload, job.id)) if is_tracked(job, self._default_ttl) else ("", (payload,))
         if job.run_after is not None:
             kinds, args = kinds + "d", (*args, repr(job.run_after))
+        if job.limit is not None:
+            kinds += "l"
         if job.unique is None:
             return Entry(job, kinds, args)
         debounces = "b" if job.unique.mode is UniqueMode.DEBOUNCE else ""

@@ -55,24 +55,28 @@ class Sorted:
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Knows the result_ttl of jobs that name none, and the tokens `told` that have a progress."""
+    """Knows the result_ttl of jobs that name none, and the tokens `told` that have a progress.
+
+    `grace` is added to what the server is told to expire, where another clock than its own decides.
+    """
 
     default_ttl: float | None
     told: Container[str]
+    grace: float = 0.0
 
     def sort(self, settlements: Sequence[Settlement]) -> Sorted:
         """Settlements by how much is to be written."""
         found = Sorted()
         for item in settlements:
             decision, job = item.decision, item.claim.job
-            if type(decision) is not Finish or job is None or job.unique is not None:
+            if type(decision) is not Finish or job is None or job.unique is not None or job.limit is not None:
                 found.others.append(item)
                 found.decisions += self.decision_args(item)
             elif not decision.result_ttl and not is_tracked(job, self.default_ttl):
                 found.over.append(item)
             elif decision.result_ttl and self._leaves_only_a_result(item.claim, job):
                 found.kept.append(item)
-                found.records += (_milliseconds(decision.result_ttl), finished_record(decision))
+                found.records += (self._milliseconds(decision.result_ttl), finished_record(decision))
             else:
                 found.others.append(item)
                 found.decisions += self.decision_args(item)
@@ -85,6 +89,11 @@ class Writer:
 
     def decision_args(self, settlement: Settlement) -> Sequence[Part]:
         """The number of arguments, the operations, and their arguments."""
+        count, operations, *args = self._decision(settlement)
+        permit = _permit_of(settlement.claim)
+        return (int(count) + len(permit), f"{'l' if permit else ''}{operations!s}", *permit, *args)
+
+    def _decision(self, settlement: Settlement) -> Sequence[Part]:
         match settlement.decision:
             case Finish() as finish:
                 return self._finish(settlement.claim, finish)
@@ -99,9 +108,9 @@ class Writer:
             return _OVER
         operations, args = _give_key_back(job)
         if finish.result_ttl:
-            kept, kept_args = self._keep(claim, job.id, finished_record(finish), finish.result_ttl)
-            operations += kept
-            args += kept_args
+            milliseconds = self._milliseconds(finish.result_ttl)
+            operations += "rp" if claim.lease.token in self.told else "r"
+            args += [job.id, milliseconds, finished_record(finish), job.id, milliseconds]
         else:
             operations += "x"
             args.append(job.id)
@@ -112,19 +121,12 @@ class Writer:
         operations, args = _give_key_back(claim.job) if claim.job else ("", [])
         args += [letter.id, encode_letter(letter)]
         if bury.result_ttl:
-            kept, kept_args = self._keep(claim, letter.id, dead_record(letter, bury.result_ttl), bury.result_ttl)
-            operations += "b" + kept
-            args += kept_args
+            args += [letter.id, self._milliseconds(bury.result_ttl), dead_record(letter, bury.result_ttl)]
+            operations += "br"
         else:
-            operations += "bx"
             args.append(letter.id)
+            operations += "bx"
         return (1 + len(args), operations, *args)
-
-    def _keep(self, claim: Claim, job_id: str, record: bytes, ttl: float) -> tuple[str, list[Part]]:
-        milliseconds = _milliseconds(ttl)
-        if claim.lease.token in self.told:
-            return "rp", [job_id, milliseconds, record, job_id, milliseconds]
-        return "r", [job_id, milliseconds, record]
 
     def _requeue(self, claim: Claim, requeue: Requeue) -> Sequence[Part]:
         job = requeue.job
@@ -134,14 +136,23 @@ class Writer:
         queue = check_queue(job.queue)
         if requeue.delay:
             return (6, "d", job_id, queue, job.priority, requeue.delay, payload)
+        if requeue.place is Place.FRONT and job.limit is not None:
+            return (5, "f", job_id, queue, job.priority, payload)
         return (6, "q", job_id, queue, job.priority, _COMMANDS[requeue.place], payload)
+
+    def _milliseconds(self, seconds: float) -> int:
+        return max(1, round((seconds + self.grace) * 1000))
+
+
+def _permit_of(claim: Claim) -> Sequence[Part]:
+    # Of a payload that does not decode here, the server may have read a limit all the same.
+    if claim.job.limit is None if claim.job else b'"limit"' not in claim.raw:
+        return ()
+    nonce, _, name = claim.lease.token.partition(":")
+    return claim.raw, f"{name}\n{nonce}\n"
 
 
 def _give_key_back(job: Job) -> tuple[str, list[Part]]:
     if job.unique is None or job.unique.mode is UniqueMode.WINDOW:
         return "", []
     return "u", [job.unique.key, job.id]
-
-
-def _milliseconds(seconds: float) -> int:
-    return max(1, round(seconds * 1000))

@@ -59,6 +59,15 @@ class Listing:
                 for raw in self._ask(Command(("LRANGE", key, -offset - PIECE, -offset - 1)))[::-1]:
                     yield Listed(JobRecord(job=_job(raw, queue.decode()), state=JobState.READY), raw)
             start = max(0, start - length)
+        yield from self._parked(queues, start)
+
+    def _parked(self, queues: Sequence[str], start: int) -> Iterator[Listed]:
+        groups = self._ask(call("parked", self._now(), len(queues), *queues))
+        for queue, key, length in batched(groups, 3):
+            for offset in range(start, length, PIECE):
+                for raw in self._ask(Command(("ZRANGE", key, offset, offset + PIECE - 1))):
+                    yield Listed(JobRecord(job=_job(raw, queue.decode()), state=JobState.READY), raw)
+            start = max(0, start - length)
 
     def _scheduled(self, queues: Sequence[str]) -> Iterator[Listed]:
         sources = [self._due(queue, name) for queue in queues for name in ("sched", "schedh")]

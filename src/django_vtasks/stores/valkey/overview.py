@@ -28,7 +28,7 @@ def queue_names(keys: Keys, ask: Ask) -> list[str]:
     names = {name.decode() for name in ask(Command(("SMEMBERS", keys.named("queues"))))}
     names |= {name.decode() for name in ask(Command(("SMEMBERS", keys.named("paused"))))}
     if ask(Command(("DBSIZE",))) <= SCANNED:
-        for kind in ("q", "sched", "schedh", "prio"):
+        for kind in ("q", "sched", "schedh", "prio", "lim"):
             start = keys.named(f"{kind}:")
             names |= {key.decode().removeprefix(start) for key in scan(ask, start)}
     return sorted(names - {RESERVED_QUEUE})
@@ -73,9 +73,13 @@ def counts(keys: Keys, ask: Ask, now: Callable[[], Part]) -> list[QueueCounts]:
 def _ready(names: Sequence[str], ask: Ask, now: Callable[[], Part]) -> tuple[Counter[str], dict[str, float]]:
     ready: Counter[str] = Counter()
     oldest: dict[str, float] = {}
-    for queue, key, length in batched(ask(call("lines", now(), len(names), *names)), 3):
+    lines = [(*line, ("LINDEX", line[1], -1)) for line in batched(ask(call("lines", now(), len(names), *names)), 3)]
+    parked = batched(ask(call("parked", now(), len(names), *names)), 3)
+    lines += [(*line, ("ZRANGE", line[1], 0, 0)) for line in parked]
+    for queue, _, length, look in lines:
         ready[queue.decode()] += length
-        first = _ready_at(ask(Command(("LINDEX", key, -1))))
+        found = ask(Command(look))
+        first = _ready_at(found[0] if isinstance(found, list) and found else found or None)
         if first is not None:
             oldest[queue.decode()] = min(first, oldest.get(queue.decode(), first))
     return ready, oldest
@@ -142,7 +146,7 @@ def _group(fields: dict[str, Any]) -> LetterGroup:
 
 def standing(record: JobRecord, now: float, told: Sequence[Any]) -> Standing:
     """What the script `standing` told of a job."""
-    ahead, by_priority, holder, lease_until, cancel_requested = told
+    ahead, by_priority, holder, lease_until, cancel_requested, permits, free_at = told
     return Standing(
         record=record,
         now=now,
@@ -151,6 +155,8 @@ def standing(record: JobRecord, now: float, told: Sequence[Any]) -> Standing:
         key_holder=None if holder is None else "" if holder == b"1" else holder.decode(),
         lease_until=None if lease_until is None else float(lease_until),
         cancel_requested=bool(cancel_requested),
+        permit_holders=tuple(member.partition(b"\n")[0].decode() for member in permits),
+        rate_free_at=None if free_at is None else float(free_at),
     )
 
 

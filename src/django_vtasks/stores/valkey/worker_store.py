@@ -31,6 +31,9 @@ from .wakeup import Wakeup
 PROGRESS_KEPT = 7 * 24 * 3600
 """Seconds that progress and metadata outlive the last word of a job whose worker was lost."""
 
+TEST_GRACE = 3600.0
+"""Seconds by which the server's own expiry is put off while a test clock decides what is over."""
+
 
 class ValkeyWorkerStore:
     """Claim, settle, keep leases, and everything else a worker does, on three connections: see `WorkerStore`."""
@@ -43,7 +46,8 @@ class ValkeyWorkerStore:
         self._lease_client = SyncClient(self._link)
         self._wakeup = Wakeup(self._link, self._keys, block=options.blocking_timeout, interval=options.poll_interval)
         self._told: set[str] = set()
-        self._rounds = Rounds(self._now, Writer(options.result_ttl, self._told), options.dead_letter_cap)
+        writer = Writer(options.result_ttl, self._told, TEST_GRACE if options.clock else 0.0)
+        self._rounds = Rounds(self._now, writer, options.dead_letter_cap)
         self._nonces = (f"{os.urandom(4).hex()}.{number:x}" for number in itertools.count())
         self._leftovers = Leftovers(self._keys)
         self._gate = Gate(options.result_ttl)

@@ -88,13 +88,15 @@ local paused = {}
 for _, queue in ipairs(call('SMEMBERS', P .. 'paused')) do
   paused[queue] = true
 end
-local wanted, lists, indexes = position, {}, {}
+local wanted, lists, indexes = position, {}, { P .. 'limited' }
 for i = 1, queues do
   local queue = ARGV[wanted + 2 * i - 1]
   lists[i] = P .. 'q:' .. queue
-  indexes[i] = P .. 'prio:' .. queue
+  indexes[i + 1] = P .. 'prio:' .. queue
 end
-local prioritised = call('EXISTS', unpack(indexes)) > 0
+local special = call('EXISTS', unpack(indexes)) > 0
+local limited = special and call('EXISTS', P .. 'limited') == 1
+table.remove(indexes, 1)
 local fields, payloads, heads, count = {}, {}, {}, 0
 
 local function unusual_field(payload)
@@ -135,17 +137,136 @@ local function take_by_priority(i, room, head)
   return took_plain and room or take(lists[i], room, head)
 end
 
+-- As `take`, over all priorities of a queue that may have limited jobs: those whose limit is reached are parked, and
+-- groups of parked ones that may go on come before the others of their priority.
+local function take_limited(i, room, head)
+  -- include: places, limits
+  local queue, at, most = ARGV[wanted + 2 * i - 1], tonumber(now), 500
+
+  local function claim(payload, keys, arrival)
+    count = count + 1
+    payloads[count], heads[count] = payload, head
+    local field = string.match(payload, '^"id":"([%w_-]+)"}$', -40) or unusual_field(payload)
+    if keys then
+      if field == '' or call('HEXISTS', inflight, field) == 1 then
+        field = '#' .. nonce .. '.' .. count
+      end
+      occupy(keys, at, arrival, field .. '\n' .. nonce .. '\n')
+    end
+    fields[count] = field
+    room = room - 1
+  end
+
+  local due = {}
+  local function consider(group)
+    local payload, priority = first_parked(queue, group)
+    if payload then
+      due[group] = { payload = payload, priority = priority }
+    else
+      due[group] = nil
+      call('ZREM', P .. 'lim:' .. queue, group)
+    end
+  end
+  local names = call('ZRANGEBYSCORE', P .. 'lim:' .. queue, '-inf', now, 'LIMIT', 0, 100)
+  if #names > 0 then
+    -- A script whose first write frees memory runs to its end on a full server.
+    call('HDEL', inflight, '')
+  end
+  for _, group in ipairs(names) do
+    consider(group)
+  end
+  local function first_due()
+    local best
+    for _, group in ipairs(names) do
+      if due[group] and (not best or due[group].priority > due[best].priority) then
+        best = group
+      end
+    end
+    return best
+  end
+
+  local function take_from_group(group)
+    local keys = limit_of(due[group].payload)
+    local allowed, arrival = admits(keys, at)
+    if allowed then
+      call('ZREM', parked_key(queue, group), due[group].payload)
+      claim(due[group].payload, keys, arrival)
+      consider(group)
+    else
+      stay(queue, keys, arrival)
+      due[group] = nil
+    end
+  end
+
+  -- Take up to `room` jobs off one list; false when it has no more.
+  local function take_from_list(priority)
+    local popped = call('RPOP', ready_key(queue, priority), room)
+    for _, payload in ipairs(popped or {}) do
+      local keys = limit_of(payload)
+      if not keys then
+        claim(payload)
+      else
+        local _, first = first_parked(queue, keys.group)
+        local waits = first and first >= tonumber(priority)
+        local allowed, arrival = false, nil
+        if not waits then
+          allowed, arrival = admits(keys, at)
+        end
+        if allowed then
+          claim(payload, keys, arrival)
+        else
+          park(queue, priority, keys, payload)
+          most = most - 1
+          if not waits then
+            stay(queue, keys, arrival)
+          end
+        end
+      end
+    end
+    return popped
+  end
+
+  local levels = call('ZRANGE', indexes[i], 0, -1)
+  local at_zero = 1
+  while levels[at_zero] and tonumber(levels[at_zero]) > 0 do
+    at_zero = at_zero + 1
+  end
+  table.insert(levels, at_zero, '0')
+  local level, group = 1, first_due()
+  while room > 0 and most > 0 and (group or levels[level]) do
+    if group and (not levels[level] or due[group].priority >= tonumber(levels[level])) then
+      take_from_group(group)
+      group = first_due()
+    elseif not take_from_list(levels[level]) then
+      settle_priority(queue, levels[level])
+      level = level + 1
+    end
+  end
+  if levels[level] then
+    settle_priority(queue, levels[level])
+  end
+  if call('ZCOUNT', P .. 'lim:' .. queue, '-inf', now) > 0 then
+    wake(queue)
+  end
+  return most > 0 and room or 0
+end
+
 local counts, left, i = {}, limit, 1
 while i <= queues and left > 0 do
   -- Of many queues most are empty: a block of them is passed over at once.
   local block = math.min(i + 15, queues)
-  if queues > 8 and i % 16 == 1 and not prioritised and call('EXISTS', unpack(lists, i, block)) == 0 then
+  if queues > 8 and i % 16 == 1 and not special and call('EXISTS', unpack(lists, i, block)) == 0 then
     i = i + 16
   else
     local queue, room = ARGV[wanted + 2 * i - 1], math.min(tonumber(ARGV[wanted + 2 * i]), left)
     if room > 0 and not paused[queue] then
       local before, head = count, nonce .. '\n' .. now .. '\n' .. queue .. '\n'
-      local rest = prioritised and take_by_priority(i, room, head) or take(lists[i], room, head)
+      local rest
+      if limited then
+        rest = take_limited(i, room, head)
+      else
+        rest = special and take_by_priority(i, room, head) or take(lists[i], room, head)
+      end
       if count > before then
         counts[#counts + 1] = queue
         counts[#counts + 1] = count - before

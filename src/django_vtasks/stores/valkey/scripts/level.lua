@@ -3,7 +3,7 @@
 -- ARGV: now, queue, limit.
 -- Returns: how many were moved; call again until it is 0.
 --
--- include: places
+-- include: places, permits
 local queue, limit = arg(), number()
 local moved = 0
 
@@ -12,6 +12,19 @@ local function move(priority, from, to)
     moved = moved + 1
   end
   settle_priority(queue, priority)
+end
+
+-- Those that wait for a limit first go back to the front of their own list.
+for _, group in ipairs(call('ZRANGE', P .. 'lim:' .. queue, 0, -1)) do
+  while moved < limit do
+    local found = call('ZPOPMAX', parked_key(queue, group))
+    if #found == 0 then
+      break
+    end
+    push(queue, string.format('%.0f', -math.floor(tonumber(found[2]) / PRIORITY + 0.5)), 'RPUSH', { found[1] })
+    moved = moved + 1
+  end
+  settle_group(queue, group)
 end
 
 -- The right end is the front: the highest priority is moved last to the front, the lowest last to the back.

@@ -2,11 +2,11 @@
 --
 -- ARGV: now, owner, limit, number of queues, the queues.
 -- Returns: paused queues, fields and nonces of its cancelled claims, seconds until the next job is due or empty, due
--- jobs as queue, `sched:` or `schedh:`, and payload.
+-- jobs as queue, `sched:` or `schedh:`, and payload. A rate that lets the next job start counts as a job that is due.
 --
 -- An idle worker asks this once a second, so one EXISTS over everything comes first.
 --
--- include: records, leases
+-- include: records, leases, push
 local owner, limit = arg(), number()
 local queues, keys, listed = {}, { P .. 'paused', P .. 'cancels' }, {}
 
@@ -16,6 +16,7 @@ local function consider(queue)
     queues[#queues + 1] = queue
     keys[#keys + 1] = P .. 'sched:' .. queue
     keys[#keys + 1] = P .. 'schedh:' .. queue
+    keys[#keys + 1] = P .. 'lim:' .. queue
   end
 end
 
@@ -62,9 +63,22 @@ local function look(name, queue)
   end
 end
 
+-- Jobs that wait for a limit: wake somebody for those that may go on.
+local function look_at_limits(queue)
+  local key = P .. 'lim:' .. queue
+  if call('ZCOUNT', key, '-inf', now) > 0 then
+    wake(queue)
+  end
+  local later = call('ZRANGEBYSCORE', key, '(' .. now, '(+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+  if later then
+    next_due = math.min(next_due or math.huge, tonumber(later) - tonumber(now))
+  end
+end
+
 for _, queue in ipairs(queues) do
   look('sched:', queue)
   look('schedh:', queue)
+  look_at_limits(queue)
 end
 local wait = next_due and string.format('%.6f', math.max(0, next_due)) or ''
 return { call('SMEMBERS', P .. 'paused'), cancelled, wait, due }

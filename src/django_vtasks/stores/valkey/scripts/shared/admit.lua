@@ -1,6 +1,6 @@
 -- Let jobs in. ARGV: number of groups; of each its kinds, `1` to name the queue to the store (else empty), queue,
 -- priority, number of jobs, and of each job its payload and what the kinds say: `t` (tracked: it has a record) its id;
--- `d` (delayed) the epoch it is due; `u` (unique) its position, its key, the window in milliseconds or empty, and `b`
+-- `d` (delayed) the epoch it is due; `l` (limited) nothing; `u` (unique) its position, its key, the window in milliseconds or empty, and `b`
 -- when it debounces. Returns text, a line "<position> <status> <holder>" for each job that was not added.
 local function admit_all(now)
   local answer, letters = '', nil
@@ -15,6 +15,9 @@ local function admit_all(now)
     -- include: places, records, unique
     local tracked, delayed = string.find(kinds, 't', 1, true), string.find(kinds, 'd', 1, true)
     local unique = string.find(kinds, 'u', 1, true)
+    if string.find(kinds, 'l', 1, true) then
+      call('SET', P .. 'limited', '1')
+    end
     local payloads = {}
 
     local function is_refused(id)

@@ -1,11 +1,13 @@
 -- Dead letters: q:failed has the payloads (newest at the left), letters maps the id to the payload and letter_ids the
--- payload's hash to the id, so that one is found by its id and an evicted one leaves nothing behind.
+-- payload's hash to the id, so that one is found by its id and an evicted one leaves nothing behind. The progress of a
+-- dead job stays as long as its letter.
 local function forget_letter(letter)
   local digest = redis.sha1hex(letter)
   local id = call('HGET', P .. 'letter_ids', digest)
   if id then
     call('HDEL', P .. 'letter_ids', digest)
     call('HDEL', P .. 'letters', id)
+    call('EXPIRE', P .. 'progress:' .. id, 604800)
   end
 end
 
@@ -22,6 +24,7 @@ local function bury(id, letter)
   call('LPUSH', P .. 'q:failed', letter)
   call('HSET', P .. 'letters', id, letter)
   call('HSET', P .. 'letter_ids', redis.sha1hex(letter), id)
+  call('PERSIST', P .. 'progress:' .. id)
 end
 
 -- Take a letter out; false when it is not there.

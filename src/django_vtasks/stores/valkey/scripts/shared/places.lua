@@ -25,6 +25,12 @@ local function withdraw(queue, priority, payload)
     settle_priority(queue, priority)
     return true
   end
+  if call('EXISTS', P .. 'limited') == 1 then
+    -- include: permits
+    if unpark(queue, payload) then
+      return true
+    end
+  end
   -- A 3.2 worker promotes a delayed job of any priority into q:<queue>.
   return priority ~= '0' and call('LREM', P .. 'q:' .. queue, -1, payload) > 0
 end

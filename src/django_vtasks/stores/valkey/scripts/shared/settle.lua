@@ -18,6 +18,27 @@ local function requeue_record(id, queue, priority, payload, milliseconds)
 end
 
 local operations = {
+  -- give the permit back: payload, field and nonce
+  l = function()
+    -- include: permits
+    for _, queue in ipairs(free_permit(arg(), arg())) do
+      wake(queue)
+    end
+  end,
+  -- wait again before all others with the same limit: id or empty, queue, priority, payload
+  f = function()
+    -- include: permits
+    local id, queue, priority, payload = arg(), arg(), arg(), arg()
+    local limit = limit_of(payload)
+    if limit then
+      park(queue, priority, limit, payload, true)
+      call('ZADD', P .. 'lim:' .. queue, 0, limit.group)
+      wake(queue)
+    else
+      push(queue, priority, 'RPUSH', { payload })
+    end
+    requeue_record(id, queue, priority, payload, 0)
+  end,
   -- give the unique key back: key, id
   u = function()
     unlock(arg(), arg(), true)
@@ -64,7 +85,7 @@ local operations = {
 local function write(now, field)
   arg()
   local what = arg()
-  if what == '' then
+  if what == '' or what == 'l' then
     ended(field)
   end
   for operation in string.gmatch(what, '.') do
