@@ -54,16 +54,16 @@ class Rounds:
         """Settle, then claim. `nonce` goes into the tokens of the new claims."""
         written = Written()
         groups = _groups(settlements)
-        mine = groups.pop((request.owner, False), None) if request else None
-        for group in groups.values():
+        mine: list[Settlement] = []
+        if request and groups and (groups[-1].owner, groups[-1].reclaim) == (request.owner, False):
+            last = groups.pop()
+            mine = last.items[-CHUNK:]
+            groups.append(Group(last.owner, reclaim=False, items=last.items[:-CHUNK]))
+        for group in groups:
             yield from self._settle(group, written)
         if request is None:
             return written.with_claims(())
-        items = mine.items if mine else []
-        if len(items) > CHUNK:
-            yield from self._settle(Group(request.owner, reclaim=False, items=items[:-CHUNK]), written)
-            items = items[-CHUNK:]
-        now, counts, parts = yield from self._round(request.owner, items, (nonce, *_wanted(request)), written)
+        now, counts, parts = yield from self._round(request.owner, mine, (nonce, *_wanted(request)), written)
         return written.with_claims(new_claims(request.owner, nonce, float(now), counts, parts))
 
     def _settle(self, group: Group, written: Written) -> Plan[None]:
@@ -103,14 +103,14 @@ class Rounds:
         return now, counts, parts
 
 
-def _groups(settlements: Sequence[Settlement]) -> dict[tuple[str, bool], Group]:
-    groups: dict[tuple[str, bool], Group] = {}
+def _groups(settlements: Sequence[Settlement]) -> list[Group]:
+    """Runs of settlements that one call can write, in order."""
+    groups: list[Group] = []
     for item in in_writing_order(settlements):
-        key = item.claim.lease.owner, item.reclaim
-        group = groups.get(key)
-        if group is None:
-            group = groups[key] = Group(key[0], reclaim=key[1])
-        group.items.append(item)
+        owner = item.claim.lease.owner
+        if not groups or groups[-1].owner != owner or groups[-1].reclaim != item.reclaim:
+            groups.append(Group(owner, reclaim=item.reclaim))
+        groups[-1].items.append(item)
     return groups
 
 
