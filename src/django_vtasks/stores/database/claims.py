@@ -7,6 +7,7 @@ from typing import Any
 from ...jobs.model import Claim
 from ..base import ClaimRequest
 from .names import ALIVE, JOBS, METADATA, PAUSED, column_text, metadata_key
+from .queries.arrays import array_of, packed
 from .rows import claims_of_round
 from .session import Session
 
@@ -14,7 +15,9 @@ READY = "status = 'QUEUED' AND run_after IS NULL"
 IN_ORDER = "ORDER BY priority DESC, created_at, id"
 LEASED = "status = 'PROCESSING', worker_id = %s, lease_token = %s, claimed_at = {now}"
 
-_HEAD = f"SELECT id, queue, data FROM {JOBS} WHERE queue = %s AND {READY} {IN_ORDER} LIMIT %s {{skip_locked}}"
+_HEAD = (
+    f"SELECT id, queue, data FROM {JOBS} {{by_line}} WHERE queue = %s AND {READY} {IN_ORDER} LIMIT %s {{skip_locked}}"
+)
 
 
 def new_token() -> str:
@@ -39,19 +42,30 @@ def claim(session: Session, request: ClaimRequest) -> list[Claim]:
     if not rows:
         return []
     token, ids = new_token(), [row[0] for row in rows]
-    session.run(f"UPDATE {JOBS} SET {LEASED} WHERE id IN {session.vendor.places(ids)}", (request.owner, token, *ids))
+    lease = f"UPDATE {JOBS} {{by_id}} SET {LEASED} WHERE id IN {session.vendor.places(ids)}"
+    session.run(lease, (request.owner, token, *ids))
     return claims_of_round(rows, session.vendor, request.owner, token, started_at)
 
 
 def is_ready(session: Session, queues: Sequence[str]) -> bool:
     """Whether a job is ready in one of the queues that are not paused."""
     keys = {metadata_key(PAUSED, queue): queue for queue in queues}
+    if session.vendor.has_unnest:
+        return session.row(_IS_READY, (packed(keys.values()), packed(keys))) is not None
     paused = session.rows(f"SELECT {{key}} FROM {METADATA} WHERE {{key}} IN {session.vendor.places(keys)}", list(keys))
     for (key,) in paused:
         del keys[key]
     return any(
         session.row(f"SELECT 1 FROM {JOBS} WHERE queue = %s AND {READY} LIMIT 1", (key,)) for key in keys.values()
     )
+
+
+_IS_READY = f"""
+SELECT 1 FROM unnest({array_of("text")}, {array_of("text")}) AS w(queue, pause)
+WHERE NOT EXISTS (SELECT 1 FROM {METADATA} m WHERE m.{{key}} = w.pause)
+    AND EXISTS (SELECT 1 FROM {JOBS} j WHERE j.queue = w.queue AND {READY})
+LIMIT 1
+"""
 
 
 def _open_queues(session: Session, owner: str, queues: Sequence[str]) -> tuple[float, list[str]]:

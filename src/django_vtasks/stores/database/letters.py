@@ -104,7 +104,7 @@ def remove(session: Session, ids: Sequence[Any]) -> int:
         return 0
     places = session.vendor.places(ids)
     session.run(_KEEP_RESULTS.format(places=places), ids)
-    return session.run(f"DELETE FROM {JOBS} WHERE id IN {places} AND status = 'FAILED'", ids)
+    return session.run(f"{{delete_jobs}} WHERE id IN {places} AND status = 'FAILED'", ids)
 
 
 _KEEP_RESULTS = (

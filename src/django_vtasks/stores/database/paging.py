@@ -90,14 +90,14 @@ def delete(session: Session, which: JobFilter, limit: int) -> int:
     places = session.vendor.places(ids)
     results = session.run(f"DELETE FROM {RESULTS} WHERE id IN {places}", ids)
     if which.state is JobState.DEAD:
-        return session.run(f"DELETE FROM {JOBS} WHERE id IN {places} AND status = 'FAILED'", ids)
+        return session.run(f"{{delete_jobs}} WHERE id IN {places} AND status = 'FAILED'", ids)
     return results
 
 
 def _delete_waiting(session: Session, jobs: Sequence[Job]) -> int:
     ids = [session.vendor.id_in(job.id) for job in jobs]
     rows = session.rows(
-        f"SELECT {session.vendor.id_column('id')} FROM {JOBS}"
+        f"SELECT {session.vendor.id_column('id')} FROM {JOBS} {{by_id}}"
         f" WHERE id IN {session.vendor.places(ids)} AND status = 'QUEUED' {{wait_for_lock}}",
         ids,
     )
@@ -105,7 +105,7 @@ def _delete_waiting(session: Session, jobs: Sequence[Job]) -> int:
     gone = [job for job in jobs if job.id in waiting]
     if gone:
         ids = [session.vendor.id_in(job.id) for job in gone]
-        session.run(f"DELETE FROM {JOBS} WHERE id IN {session.vendor.places(ids)}", ids)
+        session.run(f"{{delete_jobs}} WHERE id IN {session.vendor.places(ids)}", ids)
         release(session, gone)
     return len(gone)
 

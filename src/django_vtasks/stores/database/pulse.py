@@ -1,18 +1,26 @@
 """Once a second: due jobs become ready, and the worker learns what changed from outside."""
 
+import json
 from functools import lru_cache
 from typing import Any
 
 from ..base import Pulse
-from .leases import paused
-from .names import JOBS
+from .leases import like, paused
+from .names import JOBS, METADATA, PAUSED
 from .queries.vendor import Vendor
 from .rows import lease_token
 from .session import Session
 
 
 def pulse(session: Session, owner: str, limit: int) -> tuple[Pulse, set[str]]:
-    """What a worker learns, and the queues that have more ready jobs. Inside a transaction where it has two parts."""
+    """What a worker learns, and the queues that have more ready jobs."""
+    if session.vendor.has_unnest:
+        return _in_one_statement(session, owner, limit)
+    with session.atomic():
+        return _in_several(session, owner, limit)
+
+
+def _in_several(session: Session, owner: str, limit: int) -> tuple[Pulse, set[str]]:
     queues = _promote(session, limit)
     vendor = session.vendor
     row = session.row(_next_due(vendor))
@@ -42,7 +50,7 @@ def _next_due(vendor: Vendor) -> str:
 
 def _promote(session: Session, limit: int) -> list[str]:
     due = session.rows(
-        f"SELECT id, queue FROM {JOBS} WHERE status = 'QUEUED' AND run_after <= {{now}}"
+        f"SELECT id, queue FROM {JOBS} {{by_time}} WHERE status = 'QUEUED' AND run_after <= {{now}}"
         " ORDER BY run_after, id LIMIT %s {skip_locked}",
         (limit,),
     )
@@ -50,3 +58,41 @@ def _promote(session: Session, limit: int) -> list[str]:
         sets: list[Any] = [(session.moment.order(place), job_id) for place, (job_id, _) in enumerate(due)]
         session.run_many(f"UPDATE {JOBS} SET run_after = NULL, created_at = {{order}} WHERE id = %s", sets)
     return [queue for _, queue in due]
+
+
+def _in_one_statement(session: Session, owner: str, limit: int) -> tuple[Pulse, set[str]]:
+    queues, next_due_in, cancelled, texts = session.row(_PULSE, (limit, owner, like(PAUSED)))
+    promoted = len(queues or ())
+    found = Pulse(
+        cancelled=frozenset(cancelled or ()),
+        paused=frozenset(json.loads(text) for text in texts or ()),
+        promoted=promoted,
+        # Where the limit was reached, more may be due.
+        next_due_in=0.0 if promoted >= limit else next_due_in and max(0.0, next_due_in),
+    )
+    return found, set(queues or ())
+
+
+_PULSE = f"""
+WITH due AS MATERIALIZED (
+    SELECT id, run_after FROM {JOBS} WHERE status = 'QUEUED' AND run_after <= {{now}}
+    ORDER BY run_after, id LIMIT %s FOR UPDATE SKIP LOCKED
+), ranked AS (
+    SELECT id, row_number() OVER (ORDER BY run_after, id) AS place FROM due
+), moved AS (
+    UPDATE {JOBS} j SET run_after = NULL, created_at = {{base}} + r.place * interval '1 microsecond'
+    FROM ranked r WHERE j.id = r.id
+    RETURNING j.queue
+)
+SELECT
+    (SELECT array_agg(queue) FROM moved),
+    (
+        SELECT EXTRACT(EPOCH FROM run_after - {{now}})::float8 FROM {JOBS}
+        WHERE status = 'QUEUED' AND run_after > {{now}} ORDER BY run_after LIMIT 1
+    ),
+    (
+        SELECT array_agg(COALESCE(lease_token, '') || '.' || id) FROM {JOBS}
+        WHERE worker_id = %s AND cancel_requested_at IS NOT NULL AND status = 'PROCESSING'
+    ),
+    (SELECT array_agg(value) FROM {METADATA} WHERE {{key}} LIKE %s)
+"""

@@ -37,7 +37,7 @@ def hasten(session: Session, ids: Sequence[str]) -> list[Job]:
     vendor = session.vendor
     params = [vendor.id_in(job_id) for job_id in ids]
     rows = session.rows(
-        f"SELECT {vendor.id_column('id')}, queue, data FROM {JOBS} WHERE id IN {vendor.places(params)}"
+        f"SELECT {vendor.id_column('id')}, queue, data FROM {JOBS} {{by_id}} WHERE id IN {vendor.places(params)}"
         " AND status = 'QUEUED' AND run_after IS NOT NULL {wait_for_lock}",
         params,
     )

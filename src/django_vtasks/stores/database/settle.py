@@ -81,7 +81,7 @@ def _lock(session: Session, job_ids: Iterable[str]) -> dict[str, Held]:
     vendor = session.vendor
     params = [vendor.id_in(job_id) for job_id in sorted(job_ids)]
     found = session.rows(
-        f"SELECT {vendor.id_column('id')}, worker_id, lease_token, progress, progress_at FROM {JOBS}"
+        f"SELECT {vendor.id_column('id')}, worker_id, lease_token, progress, progress_at FROM {JOBS} {{by_id}}"
         f" WHERE id IN {vendor.places(params)} AND status = 'PROCESSING' {{wait_for_lock}}",
         params,
     )
@@ -113,7 +113,7 @@ def _finish(session: Session, finishes: Sequence[tuple[Claim, Finish, Held]]) ->
     kept = [item for item in finishes if item[1].result_ttl > 0]
     session.run_many(_INSERT_RESULT, [_result_values(session, place, *item) for place, item in enumerate(kept)])
     ids = [vendor.id_in(claim.lease.job_id) for claim, *_ in finishes]
-    session.run(f"DELETE FROM {JOBS} WHERE id IN {vendor.places(ids)}", ids)
+    session.run(f"{{delete_jobs}} WHERE id IN {vendor.places(ids)}", ids)
 
 
 _INSERT_RESULT = (

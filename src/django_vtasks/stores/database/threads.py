@@ -6,6 +6,7 @@ connection, and the next call gets a new one.
 
 import asyncio
 import contextlib
+import random
 import socket
 import threading
 import time
@@ -23,8 +24,11 @@ from .session import as_store_error
 type Work[T] = Callable[[BaseDatabaseWrapper], T]
 type Report = Callable[[Any, BaseException | None], None]
 
-TRIES = 3
+TRIES = 6
 """How often work is tried whose transaction the server ended in favour of another one."""
+
+LONGEST_PAUSE = 0.02
+"""Seconds between two of those tries at most; chance keeps two workers apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +183,7 @@ def _tried[T](connection: BaseDatabaseWrapper, work: Work[T]) -> T:
         except (DatabaseError, InterfaceError) as error:
             if not _worth_another_try(error):
                 raise
+            time.sleep(random.uniform(0, LONGEST_PAUSE))
     return _once(connection, work)
 
 

@@ -92,8 +92,7 @@ class DatabaseWorkerStore:
         """See `WorkerStore.pulse`."""
 
         def work(session: Session) -> tuple[Pulse, set[str]]:
-            with session.atomic():
-                found, refilled = pulse(session, owner, limit)
+            found, refilled = pulse(session, owner, limit)
             notify.from_worker(session, refilled)
             return found, refilled
 

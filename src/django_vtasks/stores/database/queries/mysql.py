@@ -3,6 +3,7 @@
 from django.conf import settings
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from ..names import JOBS
 from .vendor import Vendor, utc_offset
 
 
@@ -12,6 +13,11 @@ class MySQL(Vendor):
     key = "`key`"
     wait_for_lock = "FOR UPDATE"
     ignore = "ON DUPLICATE KEY UPDATE id = id"
+    # In a small table the optimizer reads every row for a list of ids, and waits for those that other workers lock.
+    by_id = "FORCE INDEX (PRIMARY)"
+    by_line = "FORCE INDEX (db_queuedtask_ready_idx)"
+    by_time = "FORCE INDEX (db_queuedtask_scheduled_idx)"
+    delete_jobs = f"DELETE {JOBS} FROM {JOBS} FORCE INDEX (PRIMARY)"
     ignore_key = "ON DUPLICATE KEY UPDATE `key` = `key`"
     has_partial_unique = False
     selects_without_table = False

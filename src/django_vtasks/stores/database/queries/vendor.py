@@ -8,8 +8,16 @@ from typing import Any
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils.timezone import get_default_timezone
 
+from ..names import JOBS
+
 MAX_EPOCH = 253402300799.0
 """The end of the year 9999."""
+
+
+_WORDS = (
+    *("key", "at", "wait_for_lock", "skip_locked", "ignore", "ignore_key"),
+    *("by_id", "by_line", "by_time", "delete_jobs"),
+)
 
 
 class Vendor:
@@ -21,6 +29,11 @@ class Vendor:
     skip_locked = ""
     ignore = "ON CONFLICT DO NOTHING"
     ignore_key = "ON CONFLICT DO NOTHING"
+    #: Which index a statement that locks rows is to read, where the optimizer might prefer all rows.
+    by_id = ""
+    by_line = ""
+    by_time = ""
+    delete_jobs = f"DELETE FROM {JOBS}"
     at = "%s"
     #: Empty where the clock is the host's, which is read in Python.
     now = ""
@@ -58,7 +71,7 @@ class Vendor:
         return self._worded(template.replace("{later}", self.at).replace("{order}", self.at))
 
     def _worded(self, template: str) -> str:
-        for name in ("key", "at", "wait_for_lock", "skip_locked", "ignore", "ignore_key"):
+        for name in _WORDS:
             template = template.replace(f"{{{name}}}", getattr(self, name))
         return template
 
