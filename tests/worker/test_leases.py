@@ -88,6 +88,20 @@ def test_a_lease_that_could_not_be_renewed_in_time_is_not_held():
     assert kept.keeper.join(10)
 
 
+def test_a_lease_that_ran_out_while_renewals_failed_is_told_too():
+    kept = KeptLease(seconds=0.3).start()
+    eventually(lambda: kept.keeper.held)
+    kept.store.down = True
+    eventually(lambda: kept.keeper.losses == 1)
+    kept.time += 3600
+    kept.store.down = False
+    eventually(lambda: kept.keeper.held)
+    kept.keeper.end()
+    assert kept.keeper.join(10)
+    assert [renewal.lost for renewal in kept.renewals].count(True) == 1
+    assert kept.keeper.losses == 1
+
+
 def test_the_end_releases_the_lease():
     kept = KeptLease().start()
     eventually(lambda: kept.keeper.held)

@@ -53,6 +53,7 @@ class LeaseKeeper:
         self._held_until = 0.0
         self._stop = threading.Event()
         self._new = True
+        self._was_held = False
         self._release = False
         self._thread: threading.Thread | None = None
         self._on_change: Callable[[], None] = _nothing
@@ -111,7 +112,7 @@ class LeaseKeeper:
                 self._on_change()
             return min(self.pace.failed(error), self._every)
         answered_at = lease_clock()
-        lost = not known and self.held_since is not None
+        lost = not known and self._was_held
         if self.held_since is not None and (lost or asked_at >= self._held_until):
             self._lapsed()
         self._held_until = asked_at + self.seconds
@@ -119,6 +120,7 @@ class LeaseKeeper:
         if self.held_since is None:
             self.held_since = answered_at
             self._new = False
+            self._was_held = True
             self._on_change()
         if self._emitter.wanted(LeaseRenewed):
             self._emitter.emit(LeaseRenewed(worker_id=self.owner, lost=lost))
