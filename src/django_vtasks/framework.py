@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import django
+from django.conf import settings as django_settings
 from django.dispatch import Signal
+from django.utils.log import AdminEmailHandler, RequireDebugTrue
 
 if TYPE_CHECKING or django.VERSION >= (6, 0):
     from django.tasks import task as django_task
@@ -119,6 +121,26 @@ def is_heard(signal: Signal, *, level: int | None = None) -> bool:
     return logger.isEnabledFor(stock_level if level is None else level)
 
 
+def is_error_written() -> bool:
+    """Whether a handler writes the error records of the framework's logger; one that only mails them does not.
+
+    Django's own logging, with DEBUG off, has no other handler than the one that mails.
+    """
+    handlers: list[logging.Handler] = []
+    current: logging.Logger | None = logger
+    while current is not None:
+        handlers += current.handlers
+        current = current.parent if current.propagate else None
+    # Without any handler the last resort of the standard library writes.
+    return not handlers or any(_writes_errors(handler) for handler in handlers)
+
+
+def _writes_errors(handler: logging.Handler) -> bool:
+    if handler.level > logging.ERROR or isinstance(handler, AdminEmailHandler | logging.NullHandler):
+        return False
+    return django_settings.DEBUG or not any(isinstance(item, RequireDebugTrue) for item in handler.filters)
+
+
 __all__ = [
     "DECORATOR_TAKES_OPTIONS",
     "LOGGER_NAME",
@@ -140,6 +162,7 @@ __all__ = [
     "TaskResultOf",
     "TaskResultStatus",
     "django_task",
+    "is_error_written",
     "is_heard",
     "is_module_level_function",
     "is_only_logged",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from . import events as happened
-from .framework import LOGGER_NAME, is_heard, task_finished
+from .framework import LOGGER_NAME, is_error_written, is_heard, task_finished
 from .jobs.model import Claim
 from .jobs.outcomes import Abandonment, Discarded, Interrupted, Outcome, Snoozed, Succeeded
 from .jobs.transitions import Bury, Requeue
@@ -67,6 +67,8 @@ class LogLines:
         trace = _traceback(event) if isinstance(event.decision, Bury) else ""
         if trace and not _framework_tells(event.claim):
             level, text = logging.ERROR, f"{text}\n{trace}"
+        elif trace and not is_error_written():
+            text = f"{text}\n{trace}"
         if not logger.isEnabledFor(level):
             return
         func = event.claim.job.func if event.claim.job else "undecodable bytes"

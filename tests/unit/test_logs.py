@@ -6,6 +6,7 @@ import logging
 from dataclasses import replace
 
 import pytest
+from django.utils.log import AdminEmailHandler, RequireDebugTrue
 
 from django_vtasks import framework, logs
 from django_vtasks.events import (
@@ -113,6 +114,42 @@ def test_a_final_failure_that_the_framework_does_not_log_is_an_error_with_its_tr
     (record,) = lines(ended(Raised(failure=FAILURE)))
     assert record.levelno == logging.ERROR
     assert record.getMessage().endswith("ValueError: no\n")
+
+
+@pytest.fixture
+def framework_handlers(monkeypatch, settings):
+    """Give the framework's logger these handlers and no others, with DEBUG off."""
+    settings.DEBUG = False
+
+    def use(*handlers):
+        monkeypatch.setattr(framework.logger, "handlers", list(handlers))
+        monkeypatch.setattr(framework.logger, "propagate", False)
+
+    return use
+
+
+def test_a_traceback_that_no_handler_writes_is_in_the_line_without_a_second_alarm(lines, framework_handlers):
+    """Shown to catch: a worker with Django's own logging and DEBUG off, whose log never says where a task failed."""
+    console = logging.StreamHandler()
+    console.addFilter(RequireDebugTrue())
+    framework_handlers(console, AdminEmailHandler())
+    (record,) = lines(ended(Raised(failure=FAILURE)))
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().endswith("ValueError: no\n")
+
+
+@pytest.mark.parametrize(
+    ("level", "written"), [(logging.NOTSET, True), (logging.ERROR, True), (logging.CRITICAL, False)]
+)
+def test_a_handler_writes_errors_when_its_level_lets_them_through(framework_handlers, level, written):
+    framework_handlers(AdminEmailHandler(), logging.StreamHandler())
+    framework.logger.handlers[1].setLevel(level)
+    assert framework.is_error_written() is written
+
+
+def test_without_handlers_the_last_resort_writes_errors(framework_handlers):
+    framework_handlers()
+    assert framework.is_error_written()
 
 
 def test_bytes_that_are_no_job_are_an_error(lines):
