@@ -135,14 +135,14 @@ def test_a_rate_that_is_none_is_refused(scene, rate):
 
 
 def test_edit_replaces_arguments(scene):
-    (job_id,) = scene.dead(args=[1, 2], kwargs={"a": 1})
+    (job_id,) = scene.dead(func="of.other.code", args=[1, 2], kwargs={"a": 1})
     dlq("edit", job_id, "--args", "[3]", "--to-queue", "slow")
     (record,) = scene.admin.page(JobFilter(state=JobState.READY)).records
     assert (record.job.args, record.job.kwargs, record.job.queue) == ([3], {"a": 1}, "slow")
 
 
 def test_edit_keeps_what_is_not_shown(scene):
-    (job_id,) = scene.dead(kwargs={"password": "hunter2", "user": "anna"})
+    (job_id,) = scene.dead(func="of.other.code", kwargs={"password": "hunter2", "user": "anna"})
     dlq("edit", job_id, "--kwargs", '{"password": "[redacted]", "user": "bob"}')
     (record,) = scene.admin.page(JobFilter(state=JobState.READY)).records
     assert record.job.kwargs == {"password": "hunter2", "user": "bob"}
@@ -164,6 +164,18 @@ def test_edit_refuses_what_is_no_change(scene, arguments, said):
     assert code == 2
     assert said in message
     assert ids(scene, "dead") == {job_id}
+
+
+def test_edit_refuses_arguments_that_the_function_does_not_take(scene):
+    """Shown to catch: named arguments beside the positional ones of before, which failed when the job ran."""
+    (job_id,) = scene.dead(func="tests.project.tasks.add", args=[1, 2])
+    code, message = refusal("edit", job_id, "--kwargs", '{"a": 1, "b": 2}')
+    assert code == 2
+    assert "multiple values for argument 'a'" in message
+    assert "--args '[]'" in message
+    assert ids(scene, "dead") == {job_id}
+    dlq("edit", job_id, "--args", "[]", "--kwargs", '{"a": 1, "b": 2}')
+    assert ids(scene, "dead") == set()
 
 
 def test_discard_by_id_and_by_reason(scene):

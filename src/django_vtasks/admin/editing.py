@@ -1,6 +1,5 @@
 """Retrying a dead letter with other arguments. What is redacted stays hidden and unchanged."""
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -8,13 +7,13 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 
-from ..jobs.errors import QueueError, TaskNotFound
+from ..jobs.errors import QueueError
 from ..jobs.model import Job
 from ..operating import bulk
 from ..operating.aliases import Alias
+from ..operating.calls import call_problem
 from ..operating.redaction import HIDDEN, filled_in, redaction_of
 from ..stores.base import Redrive
-from ..tasks import load_task
 from . import links
 from .base import chosen_alias, record, tell_problem
 
@@ -61,7 +60,7 @@ class ArgumentsForm(forms.Form):
         """Arguments that the task's function accepts, if the task is in this code."""
         cleaned = self.cleaned_data
         if "args" in cleaned and "kwargs" in cleaned:
-            problem = _call_problem(self._job.func, cleaned["args"], cleaned["kwargs"])
+            problem = call_problem(self._job.func, cleaned["args"], cleaned["kwargs"])
             if problem:
                 raise forms.ValidationError(f"The task cannot be called like this: {problem}.")
         return cleaned
@@ -138,15 +137,3 @@ def _redrive(request: HttpRequest, alias: Alias, job: Job, values: dict[str, Any
     record(request, of=job.id, about=f"job {job.id} of {alias.name}", message=f"Retried as {new_id}; {what}.")
     messages.success(request, f"Retried as the job {new_id}.")
     return HttpResponseRedirect(links.job(alias.name, new_id))
-
-
-def _call_problem(path: str, args: list[Any], kwargs: dict[str, Any]) -> str | None:
-    try:
-        task = load_task(path)
-        leading = (None,) if task.takes_context else ()
-        inspect.signature(task.func, follow_wrapped=False).bind(*leading, *args, **kwargs)
-    except TypeError as error:
-        return str(error)
-    except (TaskNotFound, ValueError):
-        pass
-    return None

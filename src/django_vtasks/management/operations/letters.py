@@ -9,9 +9,10 @@ from typing import Any
 import orjson
 from django.core.management.base import CommandError
 
-from ...jobs.model import JobRecord, JobState
+from ...jobs.model import Job, JobRecord, JobState
 from ...operating import bulk, transfer
 from ...operating.aliases import Alias
+from ...operating.calls import call_problem
 from ...operating.redaction import HIDDEN, filled_in
 from ...operating.reports import NOTHING_HIDDEN, group_report, job_report
 from ...operating.wording import counted, moment, short_class, shortened
@@ -147,7 +148,8 @@ class Edit(Operation):
 
     name = "edit"
     help = (
-        "Enqueue one dead letter again with other arguments, which replace all that were there; "
+        "Enqueue one dead letter again with other arguments. --args replaces all positional ones, --kwargs all "
+        "named ones; "
         f'"{HIDDEN}" stands for the value that is there.'
     )
 
@@ -169,8 +171,18 @@ class Edit(Operation):
         )
         if changes == Redrive():
             raise CommandError("Give --args, --kwargs or --to-queue; to change nothing, use retry.", returncode=USAGE)
+        _check_call(record.job, changes)
         done = bulk.redrive(alias.admin, [record.job.id], changes)
         _tell(console, done, "retried", "its bytes are no job, or its unique key is taken")
+
+
+def _check_call(job: Job, changes: Redrive) -> None:
+    args = job.args if changes.args is None else changes.args
+    kwargs = job.kwargs if changes.kwargs is None else changes.kwargs
+    problem = call_problem(job.func, args, kwargs)
+    if problem:
+        message = f"The task cannot be called like this: {problem}. Without --args or --kwargs those of before stay"
+        raise CommandError(f"{message}; --args '[]' removes the positional ones.", returncode=USAGE)
 
 
 def _parsed(options: Options, name: str, original: Any) -> Any:
