@@ -91,8 +91,8 @@ class Problems:
             if key in choices:
                 continue
             near = get_close_matches(str(key), choices, n=1)
-            hint = (hints or {}).get(key) or (f"did you mean {near[0]!r}?" if near else f"known are {choices}")
-            self.add(f"{name} has the unknown key {key!r}: {hint}.")
+            hint = (hints or {}).get(key) or (f"did you mean {near[0]!r}?" if near else f"known are {choices}.")
+            self.add(f"{name} has the unknown key {key!r}: {hint}")
 
     def raise_if_any(self) -> None:
         """Raise InvalidSettings (an ImproperlyConfigured) that lists them all; return when there are none."""

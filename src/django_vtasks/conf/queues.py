@@ -17,7 +17,7 @@ QUEUE_OPTION_KEYS = frozenset(
 BATCH_OPTION_KEYS = frozenset(("count", "timeout", "max_bytes", "group_by", "on_failure"))
 """What may stand in a queue's `batch`."""
 
-_HINTS = {"concurrency": "this option is called 'worker_concurrency'"}
+_HINTS = {"concurrency": "this option is called 'worker_concurrency'."}
 _ON_FAILURE = ("group", "one_by_one")
 
 
