@@ -1,0 +1,1 @@
+"""Bridges from other packages; nothing here is loaded unless it is imported."""
