@@ -165,7 +165,8 @@ def _verdict(outcome: Outcome, decision: Any) -> tuple[int, str]:
     if isinstance(outcome, Discarded):
         return logging.INFO, f"was discarded: {_short(outcome.failure.message)}"
     if isinstance(outcome, Interrupted):
-        return logging.WARNING, "was interrupted and goes back to its queue"
+        goes_on = "and goes back to its queue" if outcome == Interrupted() else f"because {outcome.reason}"
+        return logging.WARNING, f"was interrupted {goes_on}"
     failure = getattr(outcome, "failure", None)
     reason = f": {failure.exception_class.rpartition('.')[2]}: {_short(failure.message)}" if failure else ""
     left = " and its code runs on" if getattr(outcome, "how", None) is Abandonment.ABANDONED else ""

@@ -88,6 +88,7 @@ def test_an_attempt_is_one_line_with_everything_beside_it(lines):
         (Snoozed(delay=4.0), logging.INFO, "snoozes for 4 s"),
         (Discarded(failure=FAILURE), logging.INFO, "was discarded: no"),
         (Interrupted(), logging.WARNING, "was interrupted and goes back"),
+        (Interrupted(reason="its job is gone"), logging.WARNING, "was interrupted because its job is gone"),
         (Raised(failure=FAILURE, delay=7.0), logging.WARNING, "failed, next attempt in 7.0 s: ValueError: no"),
         (TimedOut(failure=FAILURE, how=Abandonment.ABANDONED, delay=7.0), logging.WARNING, "and its code runs on"),
     ],

@@ -49,6 +49,11 @@ class FakeAttempt:
         if not self.stubborn:
             self.end(Cancelled(failure=Failure(exception_class="x", message="cancelled")))
 
+    def withdraw(self) -> None:
+        self.told.append("withdraw")
+        if not self.stubborn:
+            self.end(Interrupted())
+
     def interrupt(self) -> None:
         self.told.append("interrupt")
         if not self.stubborn:

@@ -120,6 +120,22 @@ async def test_an_interrupted_coroutine_goes_back_and_does_not_count(on):
     assert ended.decision.job.failures == 0
 
 
+async def test_a_coroutine_whose_job_is_somebody_elses_is_stopped_and_does_not_count_as_failed(on):
+    sleeper = Sleeper()
+    claim = on.claim(sleeper.task(on))
+    (await started(on, claim, sleeper.running)).withdraw()
+    (ended,) = await on.end_of(claim)
+    assert ended.outcome == Interrupted(reason="its job is somebody else's by now")
+    assert isinstance(ended.decision, Requeue)
+
+
+async def test_a_thread_whose_job_is_somebody_elses_is_told(on, blocker):
+    claim = on.claim(blocker.polite_task(on))
+    (await started(on, claim, blocker.running)).withdraw()
+    (ended,) = await on.end_of(claim)
+    assert isinstance(ended.outcome, Interrupted)
+
+
 async def test_a_coroutine_that_runs_too_long_times_out(on):
     sleeper = Sleeper()
     ended = await on.run(sleeper.task(on, timeout=0.02))
@@ -148,7 +164,7 @@ async def test_a_coroutine_within_its_time_is_not_disturbed(on):
     assert isinstance(await on.outcome(on.task(quick, timeout=DEADLINE)), Succeeded)
 
 
-@pytest.mark.parametrize("stop", ["cancel", "interrupt", "timeout"])
+@pytest.mark.parametrize("stop", ["cancel", "withdraw", "interrupt", "timeout"])
 async def test_a_coroutine_that_ignores_its_end_is_abandoned_and_its_late_end_changes_nothing(on, stop):
     sleeper = Sleeper(stubborn=True)
     claim = on.claim(sleeper.task(on, timeout=0.01 if stop == "timeout" else None))
@@ -156,7 +172,7 @@ async def test_a_coroutine_that_ignores_its_end_is_abandoned_and_its_late_end_ch
     if stop != "timeout":
         getattr(attempt, stop)()
     (ended,) = await on.end_of(claim)
-    if stop == "interrupt":
+    if stop in ("interrupt", "withdraw"):
         assert isinstance(ended.outcome, Interrupted)
     else:
         assert ended.outcome.how is Abandonment.ABANDONED

@@ -134,7 +134,7 @@ async def test_nothing_is_claimed_while_the_lease_is_not_held():
         await bench.until_running(2)
 
 
-async def test_an_attempt_whose_lease_is_somebody_elses_is_cancelled():
+async def test_an_attempt_whose_lease_is_somebody_elses_is_stopped():
     """Invariant 3: running, but not held."""
     bench = Bench()
     [job] = bench.add()
@@ -145,7 +145,7 @@ async def test_an_attempt_whose_lease_is_somebody_elses_is_cancelled():
         bench.store._state.leased.pop(attempt.claim.lease.token)
         bench.runtime.reconciler.doubt()
         bench.runtime.attempts.wakeup.ring()
-        await aeventually(lambda: attempt.told == ["cancel"])
+        await aeventually(lambda: attempt.told == ["withdraw"])
         await aeventually(lambda: bench.runtime.settler.refused == 1)
     assert job
 

@@ -30,6 +30,7 @@ _STOP_CLASSES: Mapping[Stop, type[JobCancelled | JobTimedOut]] = {
     Stop.CANCEL: JobCancelled,
     Stop.TIMEOUT: JobTimedOut,
     Stop.SHUTDOWN: JobCancelled,
+    Stop.LOST: JobCancelled,
 }
 
 

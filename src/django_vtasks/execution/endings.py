@@ -38,6 +38,7 @@ class Stop(Enum):
     CANCEL = "cancel"
     TIMEOUT = "timeout"
     SHUTDOWN = "shutdown"
+    LOST = "lost"
 
 
 def stop_error(stop: Stop, runnable: RunnableTask) -> BaseException:
@@ -46,6 +47,8 @@ def stop_error(stop: Stop, runnable: RunnableTask) -> BaseException:
         return JobCancelled(f"{runnable.path} was cancelled while it ran")
     if stop is Stop.TIMEOUT:
         return JobTimedOut(f"{runnable.path} ran longer than its timeout of {runnable.timeout:g} s")
+    if stop is Stop.LOST:
+        return JobCancelled(f"{runnable.path} was stopped: its job is somebody else's by now")
     return asyncio.CancelledError("the worker shut down")
 
 
@@ -79,7 +82,7 @@ class Case:
         if stop is Stop.TIMEOUT:
             delay, note = self._retry(job, result)
             return TimedOut(failure=_noted(self.failure, note), how=how, delay=delay)
-        return Interrupted()
+        return Interrupted() if stop is Stop.SHUTDOWN else Interrupted(reason="its job is somebody else's by now")
 
     def _retry(self, job: Job, result: ResultOf) -> tuple[float | None, str]:
         """The delay that the task's rule asks for, None for no retry, and what went wrong in asking."""

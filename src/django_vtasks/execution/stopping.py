@@ -15,8 +15,12 @@ class StoppableAttempt(Attempt):
     """
 
     def cancel(self) -> None:
-        """Stop it because somebody cancelled the job, or because the job is somebody else's by now."""
+        """Stop it because somebody cancelled the job."""
         self._stop(Stop.CANCEL)
+
+    def withdraw(self) -> None:
+        """Stop it because the job is somebody else's by now; to whoever listens that is no failure."""
+        self._stop(Stop.LOST)
 
     def interrupt(self) -> None:
         """Stop it because the worker goes away: a coroutine is cancelled, a thread is waited for no longer."""
@@ -50,7 +54,7 @@ class StoppableAttempt(Attempt):
             return False
         self.executed = False
         self.end()
-        if self.stop is Stop.SHUTDOWN:
+        if self.stop in (Stop.SHUTDOWN, Stop.LOST):
             self.settle([Untouched()] * len(self.claims))
             announce_outside(self, None)
         else:

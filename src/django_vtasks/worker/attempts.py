@@ -105,9 +105,9 @@ class Attempts:
                 self.wakeup.ring()
 
     def give_up(self, lost: frozenset[str]) -> None:
-        """These tokens are somebody else's by now: cancel their attempts, forget the members."""
+        """These tokens are somebody else's by now: stop their attempts, forget the members."""
         for token in lost & self.flight.begun_tokens():
-            self.flight.cancel(token)
+            self.flight.withdraw(token)
         for collector in self._collectors.values():
             for claim in collector.drop(lost):
                 self.flight.land(claim.lease.token)

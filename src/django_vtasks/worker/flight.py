@@ -15,7 +15,11 @@ class Stoppable(Protocol):
         ...
 
     def cancel(self) -> None:
-        """Stop it because somebody cancelled the job, or because it is somebody else's by now."""
+        """Stop it because somebody cancelled the job."""
+        ...
+
+    def withdraw(self) -> None:
+        """Stop it because the job is somebody else's by now."""
         ...
 
     def interrupt(self) -> None:
@@ -63,14 +67,27 @@ class Flight:
 
         The attempt of a group is cancelled when that of every member is asked for.
         """
-        attempt = self._attempts.get(token)
-        if attempt is None or token in self._told:
-            return False
-        self._told.add(token)
-        if any(other is attempt and member not in self._told for member, other in self._attempts.items()):
+        attempt = self._last_told(token)
+        if attempt is None:
             return False
         attempt.cancel()
         return True
+
+    def withdraw(self, token: str) -> None:
+        """The job of a token is somebody else's by now: stop its attempt as `cancel` does, but not as cancelled."""
+        attempt = self._last_told(token)
+        if attempt is not None:
+            attempt.withdraw()
+
+    def _last_told(self, token: str) -> Stoppable | None:
+        """The attempt of a token that is told to stop, if it was the last one of its group and is so for once."""
+        attempt = self._attempts.get(token)
+        if attempt is None or token in self._told:
+            return None
+        self._told.add(token)
+        if any(other is attempt and member not in self._told for member, other in self._attempts.items()):
+            return None
+        return attempt
 
     def interrupt_all(self) -> None:
         """Interrupt every attempt."""
