@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from django_vtasks.conf import BatchConfig
+from django_vtasks.jobs.codec import encode
+from django_vtasks.worker.batching import Collector
 from django_vtasks.worker.runtime import RunLimits
+from tests.support.builders import a_claim, a_job
 from tests.support.waiting import aeventually, let_others_run
 from tests.worker.support import Bench, FakeExecutor, queue
 
@@ -148,3 +151,37 @@ async def test_a_cancelled_member_does_not_take_its_running_batch_along():
         assert attempt.told == []
         bench.store.cancel(second)
         await aeventually(lambda: attempt.told == ["cancel"])
+
+
+def members_of(group):
+    return [claim.job.id for claim in group]
+
+
+class TestGroups:
+    def collected(self, config, jobs):
+        collector = Collector("ingest", config)
+        for job in jobs:
+            collector.add(a_claim(job), now=0.0)
+        groups = []
+        while group := collector.next_group(now=config.timeout):
+            groups.append(members_of(group))
+        return groups
+
+    def test_members_are_grouped_by_function_and_by_the_value_of_group_by(self):
+        jobs = [a_job(id=str(n), func="app.f", kwargs={"tenant": n % 2}) for n in range(4)]
+        jobs.append(a_job(id="4", func="app.g", kwargs={"tenant": 0}))
+        config = BatchConfig(count=10, timeout=1.0, group_by="tenant")
+        assert self.collected(config, jobs) == [["0", "2"], ["1", "3"], ["4"]]
+
+    def test_no_group_is_larger_than_max_bytes_unless_one_member_is(self):
+        jobs = [a_job(id=str(n), args=["x" * size]) for n, size in enumerate((100, 100, 600, 100))]
+        largest = 2 * len(encode(jobs[0])) + 50
+        config = BatchConfig(count=10, timeout=1.0, max_bytes=largest)
+        assert self.collected(config, jobs) == [["0", "1"], ["2"], ["3"]]
+
+    def test_a_collection_that_has_its_bytes_takes_no_further_member(self):
+        collector = Collector("ingest", BatchConfig(count=10, timeout=60.0, max_bytes=10))
+        assert collector.wants() == 10
+        collector.add(a_claim(a_job()), now=0.0)
+        assert collector.wants() == 0
+        assert collector.next_group(now=0.0) is not None

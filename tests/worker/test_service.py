@@ -8,13 +8,15 @@ import signal
 import threading
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
+from django_vtasks.conf import QueueOrder, WorkerConfig
 from django_vtasks.events import Emitter, StoreOutage, StoreRecovered
 from django_vtasks.jobs.errors import StoreUnavailable
 from django_vtasks.worker.service import Pace, PeriodicService, Supervisor, WhenCrashed, unless_stopped
 from django_vtasks.worker.settler import Settler
 from django_vtasks.worker.shutdown import LastResort, SignalHandlers
-from django_vtasks.worker.slots import Slots, StrictTurns, Turns
+from django_vtasks.worker.slots import Slots, StrictTurns, Turns, turns_of
 from django_vtasks.worker.wakeup import Wakeup
 from tests.support.waiting import aeventually, eventually, let_others_run
 
@@ -230,3 +232,18 @@ def test_a_settler_gives_the_oldest_first_and_takes_back_what_failed():
     settler._unsure = set()
     assert settler.take_all() == [0, 1, 2, 3, 4]
     assert len(settler) == 0
+
+
+def test_the_setting_chooses_the_order_of_the_queues(settings):
+    settings.VTASKS_QUEUES = ["urgent", "rest"]
+    assert isinstance(turns_of(WorkerConfig.from_settings()), Turns)
+    settings.VTASKS_QUEUE_ORDER = "strict"
+    turns = turns_of(WorkerConfig.from_settings())
+    assert [tuple(turns.next_order()) for _ in range(3)] == [("urgent", "rest")] * 3
+
+
+def test_an_unknown_order_of_the_queues_is_refused(settings):
+    settings.VTASKS_QUEUE_ORDER = "random"
+    with pytest.raises(ImproperlyConfigured, match=r"VTASKS_QUEUE_ORDER.*fair.*strict.*random"):
+        WorkerConfig.from_settings()
+    assert WorkerConfig.from_settings(queue_order=QueueOrder.STRICT).queue_order is QueueOrder.STRICT

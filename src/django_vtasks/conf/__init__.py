@@ -15,6 +15,7 @@ from .queues import (
 )
 from .schedule import CRON, INTERVAL, SCHEDULE_ENTRY_KEYS, classify_schedule
 from .worker import (
+    QueueOrder,
     WorkerConfig,
     default_result_ttl,
     dlq_cap,
@@ -38,6 +39,7 @@ __all__ = [
     "InvalidSettings",
     "Problems",
     "QueueConfig",
+    "QueueOrder",
     "Settings",
     "WorkerConfig",
     "classify_schedule",

@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from enum import StrEnum
 from typing import Any
 
 from ..framework import task_backends
@@ -14,6 +15,15 @@ from .problems import COUNT, SECONDS, SECONDS_OR_ZERO, WHOLE, Bounds, Problems
 from .queues import QueueConfig, parse_queues
 
 ALL_QUEUES = "*"
+
+
+class QueueOrder(StrEnum):
+    """Which queue a worker asks first: each in turn as often as its weight says, or always in the order given."""
+
+    FAIR = "fair"
+    STRICT = "strict"
+
+
 PORT = Bounds(least=0, whole=True)
 
 
@@ -35,6 +45,7 @@ class WorkerConfig:
     shutdown_timeout: float = 30.0
     shutdown_cancel_grace: float | None = None
     run_scheduler: bool = False
+    queue_order: QueueOrder = QueueOrder.FAIR
     schedule_timezone: str = "UTC"
     health_check_file: str | None = None
     health_port: int | None = None
@@ -156,6 +167,7 @@ class _Reading:
             "heartbeat_interval": heartbeat,
             "run_scheduler": bool(self._given.get("run_scheduler", False)),
             "task_context": self._value("task_context", "VTASKS_TASK_CONTEXT"),
+            "queue_order": self._queue_order(),
             "result_ttl": self._result_ttl(),
             "retention": self._given.get("retention") or retention_of(self._alias, self._problems),
             "max_attempts": self._given.get("max_attempts", attempts),
@@ -204,6 +216,14 @@ class _Reading:
             else:
                 queues.setdefault(item, configured.get(item) or QueueConfig(name=item))
         return list(queues.values())
+
+    def _queue_order(self) -> QueueOrder:
+        value = self._value("queue_order", "VTASKS_QUEUE_ORDER")
+        try:
+            return QueueOrder(value)
+        except ValueError:
+            self._problems.add(f"VTASKS_QUEUE_ORDER must be one of {[*QueueOrder]}, not {value!r}.")
+            return QueueOrder.FAIR
 
     def _result_ttl(self) -> float:
         given = self._problems.number("result_ttl", self._given.get("result_ttl"), SECONDS_OR_ZERO)

@@ -27,7 +27,7 @@ from .reports import Report, Reports
 from .rescuer import Rescuer
 from .service import OUTAGES, Pace, PeriodicService, Service, ServiceCrashed, Supervisor, WhenCrashed, unless_stopped
 from .settler import Settler
-from .slots import Slots, Turns
+from .slots import Slots, turns_of
 from .watch import WAIT, Watch
 
 logger = logging.getLogger("django_vtasks.worker")
@@ -162,7 +162,7 @@ class Runtime:
         config = self.config
         batches = collectors_of(config.queues)
         slots = Slots(config.concurrency, {q.name: q.concurrency for q in config.queues if q.concurrency is not None})
-        turns = Turns({queue.name: queue.weight for queue in config.queues if queue.batch is None})
+        turns = turns_of(config)
         self.settler = Settler(self.owner, self._emitter)
         self.reports = Reports(self.store, self._pace("reports"), self._doubt)
         self.attempts = Attempts(

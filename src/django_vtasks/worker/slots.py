@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from ..conf import QueueOrder, WorkerConfig
+
 
 class Slots:
     """Counts the slots that are taken. A queue with a limit of its own takes at most that many of the total."""
@@ -73,3 +75,11 @@ class StrictTurns:
     def next_order(self) -> Sequence[str]:
         """The queues as they were given."""
         return self.queues
+
+
+def turns_of(config: WorkerConfig) -> Turns | StrictTurns:
+    """The order in which a worker asks its queues, as `VTASKS_QUEUE_ORDER` says; batch queues have no turn."""
+    queues = [queue for queue in config.queues if queue.batch is None]
+    if config.queue_order is QueueOrder.STRICT:
+        return StrictTurns([queue.name for queue in queues])
+    return Turns({queue.name: queue.weight for queue in queues})
