@@ -35,8 +35,9 @@ format: venv ## let ruff format the code and sort the imports
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-docs: venv ## build the documentation into site/
-	@$(BIN)/mkdocs build --strict
+docs: venv ## write the reference from the code, build the documentation into site/
+	@$(BIN)/python docs/generate.py
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 bench: venv ## run the benchmarks
 	@$(BIN)/python -m benchmarks
