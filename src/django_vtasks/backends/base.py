@@ -3,7 +3,7 @@
 import os
 import socket
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from asgiref.sync import sync_to_async
 from django.core.checks import CheckMessage
@@ -15,6 +15,9 @@ from ..stores.base import AdminStore, CancelStatus, ClientStore, WorkerStore
 from ..tasks import TaskOptions, VTask, check_importable, clock, new_result, prepared, result_from, to_job
 from .enqueuing import Enqueuer, Entry, Result
 from .validation import CallShape, check_call, validate
+
+if TYPE_CHECKING:
+    from .examining import Examination
 
 type Call = tuple[AnyTask, Sequence[Any], Mapping[str, Any]]
 
@@ -117,6 +120,12 @@ class VTasksBaseBackend(BaseTaskBackend):
     def check_store(self) -> list[CheckMessage]:
         """The part of the checks that depends on the store."""
         return []
+
+    def examine(self) -> "Examination":
+        """What the server of the store is and what is wrong with it. Opens connections; raises what they raise."""
+        from .examining import Examination
+
+        return Examination()
 
     # --- enqueuing
 

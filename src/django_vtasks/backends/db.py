@@ -11,6 +11,7 @@ from .sharing import shared
 
 if TYPE_CHECKING:
     from ..stores.database.options import DatabaseOptions
+    from .examining import Examination
 
 
 class DatabaseTaskBackend(VTasksBaseBackend):
@@ -55,6 +56,12 @@ class DatabaseTaskBackend(VTasksBaseBackend):
         from .checking import check_database
 
         return check_database(self)
+
+    def examine(self) -> "Examination":
+        """See `VTasksBaseBackend.examine`."""
+        from .examining import examine_database
+
+        return examine_database(self._store_options())
 
     def _make_client_store(self) -> ClientStore:
         from ..stores.database.client import DatabaseClientStore

@@ -15,6 +15,7 @@ from .sharing import shared
 
 if TYPE_CHECKING:
     from ..stores.valkey.options import ValkeyOptions
+    from .examining import Examination
 
 
 class ValkeyTaskBackend(VTasksBaseBackend):
@@ -79,6 +80,12 @@ class ValkeyTaskBackend(VTasksBaseBackend):
         from .checking import check_valkey
 
         return check_valkey(self)
+
+    def examine(self) -> "Examination":
+        """See `VTasksBaseBackend.examine`."""
+        from .examining import examine_valkey
+
+        return examine_valkey(self._store_options())
 
     def _make_client_store(self) -> ClientStore:
         from ..stores.valkey.client_store import ValkeyClientStore

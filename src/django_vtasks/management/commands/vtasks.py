@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from ..operations import acting, base, bench, letters, looking, schedule, watching
+from ..operations import acting, base, bench, doctor, letters, looking, schedule, watching
 
 OPERATIONS: tuple[base.Operation, ...] = (
     looking.Status(),
@@ -19,6 +19,7 @@ OPERATIONS: tuple[base.Operation, ...] = (
     schedule.Schedule(),
     acting.Purge(),
     acting.ClearQueue(),
+    doctor.Doctor(),
     bench.Bench(),
     watching.Watch(),
 )
