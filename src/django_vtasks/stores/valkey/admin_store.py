@@ -192,13 +192,11 @@ class ValkeyAdminStore:
 
     def pause(self, queue: str) -> None:
         """See `AdminStore.pause`."""
-        self._ask(Command(("SADD", self._keys.named("paused"), check_queue(queue))))
-        self._ask(Command(("DEL", self._keys.wake(queue))))
+        self._call("pause", check_queue(queue))
 
     def resume(self, queue: str) -> None:
         """See `AdminStore.resume`."""
-        self._ask(Command(("SREM", self._keys.named("paused"), queue)))
-        self._ask(Command(("LPUSH", self._keys.wake(queue), "1")))
+        self._call("resume", queue)
 
 
 def _job_of(letter: DeadLetter) -> Job | None:

@@ -25,5 +25,5 @@ class ValkeyOptions:
     connect_timeout: float = 2.0
     read_timeout: float = 5.0
     blocking_timeout: float = 1.0
-    poll_interval: float = 0.2
+    poll_interval: float = 0.22
     clock: Callable[[], float] | None = field(default=None, repr=False)

@@ -28,26 +28,31 @@ class Wakeup:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         look = Command(("EXISTS", *map(self._keys.ready, queues), *map(self._keys.priorities, queues)))
-        while True:
-            if await client.send(look) and await client.send(call("ready", "", len(queues), *queues)):
-                return True
+        while not (await client.send(look) and await client.send(call("ready", "", len(queues), *queues))):
             left = deadline - loop.time()
-            if left <= 0:
-                return False
-            if await self._token(queues, min(left, self._interval)):
+            if await self._token(queues, max(0.0, min(left, self._interval))):
                 return True
+            # Who waits again looks first of all, so nobody has to look at the very end.
+            if left <= self._interval:
+                return False
+        return True
 
     async def _token(self, queues: Sequence[str], seconds: float) -> bool:
-        if self._parked is None:
-            keys = map(self._keys.wake, queues)
-            self._parked = asyncio.create_task(
-                self._blocking.send(Command(("BLPOP", *keys, self._block), again=False))
-            )
-        done, _ = await asyncio.wait((self._parked,), timeout=seconds)
-        if not done:
-            return False
-        parked, self._parked = self._parked, None
-        return parked.result() is not None
+        end = asyncio.get_running_loop().time() + seconds
+        while True:
+            parked = self._parked or self._park(queues)
+            done, _ = await asyncio.wait((parked,), timeout=max(0.0, end - asyncio.get_running_loop().time()))
+            if not done:
+                return False
+            if self._parked is parked:
+                self._parked = None
+            if parked.result() is not None:
+                return True
+
+    def _park(self, queues: Sequence[str]) -> asyncio.Task[Any]:
+        pop = Command(("BLPOP", *map(self._keys.wake, queues), self._block), again=False)
+        self._parked = asyncio.create_task(self._blocking.send(pop))
+        return self._parked
 
     async def close(self) -> None:
         """End the block and close the connection."""

@@ -31,6 +31,9 @@ from .wakeup import Wakeup
 PROGRESS_KEPT = 7 * 24 * 3600
 """Seconds that progress and metadata outlive the last word of a job whose worker was lost."""
 
+FOREIGN_EVERY = 5
+"""Every so many pulses the delayed sets of the worker's queues are looked at for what 3.2 producers put there."""
+
 TEST_GRACE = 3600.0
 """Seconds by which the server's own expiry is put off while a test clock decides what is over."""
 
@@ -51,6 +54,7 @@ class ValkeyWorkerStore:
         self._nonces = (f"{os.urandom(4).hex()}.{number:x}" for number in itertools.count())
         self._leftovers = Leftovers(self._keys)
         self._gate = Gate(options.result_ttl)
+        self._beats = 0
         self._queues: tuple[str, ...] = ()
 
     def _now(self) -> Part:
@@ -120,9 +124,12 @@ class ValkeyWorkerStore:
 
     def _pulse(self, owner: str, limit: int) -> Plan[Pulse]:
         promoted = 0
+        self._beats += 1
+        # What 3.2 producers delay is on no agenda.
+        foreign = self._queues if self._beats % FOREIGN_EVERY == 1 else ()
         while True:
             room = min(limit - promoted, 500)
-            args: tuple[Part, ...] = (owner, room, len(self._queues), *self._queues)
+            args: tuple[Part, ...] = (owner, room, len(foreign), *foreign)
             paused, cancelled, wait, due = yield call("pulse", self._now(), *args)
             if due:
                 promoted += yield _promotion(due, self._now())

@@ -16,6 +16,7 @@ if record ~= '' then
 end
 if find_claim(id, payload) then
   call('SADD', P .. 'cancels', id)
+  call('ZADD', P .. 'agenda', 0, 'cancels')
   return 'requested'
 end
 if letter == '' or not payload or not withdraw(queue, priority, payload) then

@@ -17,6 +17,7 @@ local function admit_all(now)
     local unique = string.find(kinds, 'u', 1, true)
     if string.find(kinds, 'l', 1, true) then
       call('SET', P .. 'limited', '1')
+      call('ZADD', P .. 'agenda', 0, 'limited')
     end
     local payloads = {}
 

@@ -6,7 +6,7 @@ end
 
 local function delay(queue, priority, due, payload)
   call('ZADD', delayed_key(queue, priority), due, payload)
-  call('SADD', P .. 'queues', queue)
+  call('ZADD', P .. 'agenda', 'LT', due, 'q:' .. queue)
 end
 
 -- Drop a priority whose list has become empty.
