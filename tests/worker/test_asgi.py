@@ -95,6 +95,14 @@ async def test_the_worker_lives_between_startup_and_shutdown(made):
     assert made.store.workers() == []
 
 
+async def test_the_start_is_told_in_one_line(made, caplog):
+    with caplog.at_level("INFO", logger="django_vtasks.worker"):
+        async with worker_lifespan():
+            await aeventually(lambda: "embedded worker" in caplog.text)
+    assert "queues default" in caplog.text
+    assert "scheduler off" in caplog.text
+
+
 async def test_the_lifespan_is_not_passed_on_and_requests_are(made):
     sent = []
 

@@ -99,6 +99,7 @@ class EmbeddedWorker:
 
         restarts = 0
         while self._worker is not None and not self._stop.is_set():
+            _tell_start(self._worker)
             try:
                 await self._worker.run(handle_signals=False)
             except Exception:
@@ -158,6 +159,18 @@ class EmbeddedWorker:
 
         if self._worker is not None and self._task is not None and not self._task.done():
             hand_back(self._worker)
+
+
+def _tell_start(worker: "Worker") -> None:
+    config = worker.config
+    logger.info(
+        "The embedded worker %s starts: alias %s, queues %s, %d slots, scheduler %s",
+        config.worker_id,
+        config.alias,
+        ", ".join(config.queue_names),
+        config.concurrency,
+        "on" if config.run_scheduler else "off",
+    )
 
 
 def _made() -> "Worker":
