@@ -126,6 +126,22 @@ def test_wrong_flags_are_refused_with_the_reason(env, arguments, text):
     assert text in refused(*arguments, env=env | settings(TASKS=tasks))
 
 
+@pytest.mark.parametrize(("queue", "told"), [("mial", True), ("mail", False), ("elsewhere", False), ("*", False)])
+def test_a_queue_that_is_nearly_another_one_is_questioned(env, queue, told):
+    """A worker that waits at a misspelt queue looks as well as any other."""
+    done = subprocess.run(
+        [sys.executable, str(MANAGE), "runworker", "--drain", "--queue", queue],
+        cwd=ROOT,
+        env=process_environment(**env | settings(VTASKS_QUEUES=["default", "mail"])),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ("did you mean 'mail'?" in done.stderr) is told
+
+
 def test_wrong_settings_are_all_told_at_once(env):
     text = refused(env=env | settings(VTASKS_QUEUES={"a": {"concurrency": 1}}, VTASKS_SHUTDOWN_TIMEOUT=-1))
     assert "worker_concurrency" in text

@@ -2,14 +2,15 @@
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...backends.base import VTasksBaseBackend
-from ...conf import WorkerConfig, settings
+from ...conf import WorkerConfig, queue_names, settings
 from ...framework import InvalidTaskBackend, task_backends
 from ...jobs.errors import QueueError
 
@@ -88,6 +89,8 @@ class Command(BaseCommand):
             worker = Worker(backend, config=_config(options))
         except (ImproperlyConfigured, QueueError) as error:
             raise CommandError(str(error)) from error
+        for hint in _hints(options["queue"] or (), queue_names() | backend.queues):
+            self.stderr.write(hint)
         worker.limits = RunLimits(drain=options["drain"], max_jobs=options["max_jobs"], interval=options["interval"])
         if worker.config.run_scheduler:
             from ...scheduling.scheduler import NAME, make_service
@@ -133,6 +136,15 @@ def _config(options: dict[str, Any]) -> WorkerConfig:
         shutdown_timeout=options["shutdown_timeout"],
         run_scheduler=options["scheduler"],
     )
+
+
+def _hints(names: Iterable[str], known: set[str]) -> list[str]:
+    """A sentence for each queue that nobody names and whose name is nearly that of another one."""
+    unknown = [name for name in names if name not in known]
+    nearest = [(name, near) for name in unknown for near in get_close_matches(name, known, n=1)]
+    return [
+        f"--queue {name}: neither VTASKS_QUEUES nor TASKS has it; did you mean {near!r}?" for name, near in nearest
+    ]
 
 
 def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
