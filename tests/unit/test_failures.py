@@ -36,6 +36,16 @@ class Worse(Exception):
         raise SystemError
 
 
+class Leaving(Exception):
+    def __str__(self):
+        raise SystemExit(3)
+
+
+class Interrupting(BaseException):
+    def __str__(self):
+        raise KeyboardInterrupt
+
+
 def storable(failure):
     text = "".join((failure.exception_class, failure.message, failure.traceback, failure.fingerprint))
     text.encode("utf-8")
@@ -76,7 +86,7 @@ def test_the_shortened_text_says_how_much_is_missing():
     assert shorten("abcdefghi", 4) == "ab\n[... 5 characters left out ...]\nhi"
 
 
-@pytest.mark.parametrize("kind", [Unprintable, Worse])
+@pytest.mark.parametrize("kind", [Unprintable, Worse, Leaving, Interrupting])
 def test_an_exception_that_cannot_be_printed_is_described(kind):
     def raising():
         raise kind

@@ -64,14 +64,14 @@ def _of_the_task(frames: TracebackType | None) -> TracebackType | None:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as refusal:
+    except BaseException as refusal:
         return f"<str() of the exception raised {type(refusal).__name__}>"
 
 
 def _traceback(error: BaseException, frames: TracebackType | None, path: str) -> str:
     try:
         return "".join(traceback.format_exception(type(error), error, frames))
-    except Exception as refusal:
+    except BaseException as refusal:
         return f"<the traceback cannot be printed: {type(refusal).__name__}>\n{path}"
 
 
