@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from django_vtasks import signals
 from django_vtasks.backends.db import DatabaseTaskBackend
 from django_vtasks.backends.valkey import ValkeyTaskBackend
 from django_vtasks.conf import BATCH_OPTION_KEYS, DEFAULTS, QUEUE_OPTION_KEYS
+from django_vtasks.jobs.codec import decode, to_payload
+from django_vtasks.jobs.uniqueness import derive_key
 from django_vtasks.tasks.options import DeclaredOptions
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -130,6 +133,23 @@ def test_the_image_starts_a_worker_without_a_shell(code):
     """A shell as first process would keep the signal that stops a worker to itself."""
     command = code.rstrip().rpartition("\nCMD ")[2]
     assert json.loads(command)[:3] == ["python", "manage.py", "runworker"]
+
+
+def test_the_protocol_shows_payloads_that_a_worker_reads():
+    text = (DOCS / "PROTOCOL.md").read_text()
+    (complete,) = re.findall(r"^```json.*?\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (least,) = re.findall(r"LPUSH '\{vt\}:q:default' '(.*)'", text)
+    job = decode(complete.encode())
+    assert to_payload(job) == json.loads(complete)
+    assert decode(least.encode()) == replace(job, enqueued_at=0.0)
+
+
+def test_the_protocol_shows_true_unique_keys():
+    rows = re.findall(r"^\| .* \| `(\[.*\])` \| `(\w+)` \|$", (DOCS / "PROTOCOL.md").read_text(), re.MULTILINE)
+    assert len(rows) == 3
+    for hashed, digest in rows:
+        func, args, kwargs = json.loads(hashed)
+        assert derive_key(func, args, kwargs) == f"vtasks:unique:{func}:{digest}"
 
 
 def test_whoever_stops_a_worker_waits_longer_than_the_worker():
