@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from django_vtasks.events import AttemptEnded
 from django_vtasks.jobs.model import Claim, JobState
+from django_vtasks.jobs.transitions import Bury
 from django_vtasks.worker.runtime import RunLimits
 from tests.support.waiting import aeventually, let_others_run
 from tests.worker.support import Bench, FakeExecutor, queue
@@ -95,8 +97,9 @@ async def test_what_finished_is_settled_in_the_round_that_claims_the_next():
 
 
 async def test_bytes_that_are_no_job_become_a_dead_letter_and_the_next_job_runs():
-    """Invariant 11."""
+    """Invariant 11. Shown to catch: a dead letter of which no log line and no metric told."""
     bench = Bench(executor=FakeExecutor(instant=True))
+    told = bench.hear(AttemptEnded)
     [job] = bench.add()
     exchange = bench.store.exchange
 
@@ -113,6 +116,7 @@ async def test_bytes_that_are_no_job_become_a_dead_letter_and_the_next_job_runs(
         [other] = bench.add()
         await bench.until_state(other, "succeeded")
     assert bench.store.get(job).letter.reason == "undecodable"
+    assert [(event.claim.job, type(event.decision)) for event in told] == [(None, Bury)]
 
 
 async def test_queues_take_turns():

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from ..events import AttemptStarted, BatchCollected, Emitter
+from ..events import AttemptEnded, AttemptStarted, BatchCollected, Emitter
 from ..jobs.model import Claim, DeadReason, Failure
 from ..jobs.outcomes import Cancelled, Interrupted, Outcome, Unrunnable, Untouched
 from ..jobs.transitions import Decision, Policy, Settlement, decide
@@ -63,7 +63,7 @@ class Attempts:
     def accept(self, claim: Claim) -> None:
         """Begin the attempt of a claim, or collect it for a batch."""
         if claim.job is None:
-            self._settle(claim, _unrunnable(claim), claim.started_at)
+            self._refuse(claim, _unrunnable(claim))
             return
         self.flight.board(claim)
         collector = self._collectors.get(claim.queue)
@@ -168,9 +168,18 @@ class Attempts:
             self._settler.add(Settlement(claim=claim, decision=decision))
         self.wakeup.ring()
 
-    def _settle(self, claim: Claim, outcome: Outcome, ended_at: float) -> None:
+    def _refuse(self, claim: Claim, outcome: Outcome) -> None:
+        """Settle what cannot begin at all, and tell of it as of an attempt that ended at once."""
+        decision = self._settle(claim, outcome, claim.started_at)
+        owner = claim.lease.owner
+        self._emitter.emit(
+            AttemptEnded(claim=claim, worker_id=owner, outcome=outcome, decision=decision, duration=0.0)
+        )
+
+    def _settle(self, claim: Claim, outcome: Outcome, ended_at: float) -> Decision:
         decision = decide(claim, outcome, self._policy_of(claim), ended_at)
         self._settler.add(Settlement(claim=claim, decision=decision))
+        return decision
 
 
 def _cancelled(claim: Claim) -> Cancelled:
