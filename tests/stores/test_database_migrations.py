@@ -280,14 +280,12 @@ def test_a_key_taken_by_a_3_2_row_excludes_a_new_job_and_the_other_way_round(old
     assert QueuedTask.objects.using(old_alias).get(unique_key=key).status == "QUEUED"
 
 
-@pytest.mark.parametrize("mode", list(UniqueMode))
+@pytest.mark.parametrize("mode", sorted(set(UniqueMode) - {UniqueMode.WINDOW}))
 def test_a_key_is_free_when_a_3_2_worker_has_deleted_the_row(database_alias, mode):
     client = DatabaseClientStore(DatabaseOptions(using=database_alias))
-    window = 0.001 if mode is UniqueMode.WINDOW else None
-    [first] = client.add([a_job(id=client.new_id(), unique=a_key(mode=mode, window=window))])
+    [first] = client.add([a_job(id=client.new_id(), unique=a_key(mode=mode))])
     QueuedTask.objects.using(database_alias).filter(id=first.job_id).delete()
-    time.sleep(0.002)
-    [second] = client.add([a_job(id=client.new_id(), unique=a_key(mode=mode, window=window))])
+    [second] = client.add([a_job(id=client.new_id(), unique=a_key(mode=mode))])
     assert second.status is AddStatus.ADDED
 
 
