@@ -40,6 +40,15 @@ def refusal(*arguments):
     return caught.value.returncode, str(caught.value)
 
 
+def test_an_empty_list_says_so(scene):
+    scene.delayed()
+    assert vtasks("jobs").splitlines()[-1].startswith("No such job is ready in default; --state has scheduled,")
+    assert "No such job" not in vtasks("jobs", "--state", "scheduled")
+    assert vtasks("workers").splitlines()[-1] == "No worker is running: manage.py runworker"
+    scene.announce(queues=("default",))
+    assert "No worker" not in vtasks("workers")
+
+
 def test_status_shows_every_queue_in_an_aligned_table(scene):
     scene.ready(3, queue="mails")
     scene.delayed(2, queue="mails")

@@ -131,6 +131,8 @@ class Workers(Operation):
                     for worker in one.workers
                 ],
             )
+            if not any(one.workers or one.problem for one in seen):
+                console.line("No worker is running: manage.py runworker")
         _judge(seen, {"check": False})
 
 
@@ -163,6 +165,9 @@ class Jobs(Operation):
             console.json({"jobs": jobs, "next": page.next_cursor})
             return
         draw_jobs(console, page.records)
+        if not page.records:
+            others = ", ".join(state.value for state in JobState if state is not which.state)
+            console.line(f"No such job is {options['state']} in {alias.name}; --state has {others}.")
         if page.next_cursor:
             console.line(f"more: --after {page.next_cursor}")
 
