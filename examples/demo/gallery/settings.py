@@ -13,6 +13,7 @@ DEBUG = True
 ALLOWED_HOSTS = ["127.0.0.1", "localhost"]
 ROOT_URLCONF = "gallery.urls"
 USE_TZ = True
+TIME_ZONE = "UTC"
 
 INSTALLED_APPS = [
     "django.contrib.admin",
