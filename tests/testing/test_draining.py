@@ -320,6 +320,17 @@ async def test_an_async_test_drains_on_its_own_loop(memory, ran):
         drain()
 
 
+def test_large_jobs_in_memory_need_no_library(memory, monkeypatch):
+    def missing():
+        raise ImportError("no zstd")
+
+    monkeypatch.setattr("django_vtasks.jobs.zstd._provider", missing)
+    tasks.note.enqueue("x" * 5000)
+    tasks.boom.enqueue("x" * 5000)
+    drained = drain()
+    assert (len(drained.succeeded), len(drained.failed)) == (1, 1)
+
+
 def test_a_backend_that_keeps_nothing_is_refused(settings):
     settings.TASKS = {"default": {"BACKEND": "django_vtasks.backends.immediate.ImmediateBackend"}}
     with pytest.raises(TypeError, match="keeps no jobs"):

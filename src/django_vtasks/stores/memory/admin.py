@@ -132,7 +132,7 @@ class MemoryAdminStore:
         if job is None:
             return Added(status=AddStatus.DUPLICATE, job_id=None)
         new = changes.applied(job, new_id=state.new_id(), at=state.now(), position=position)
-        added = state.add(new, encode(new))
+        added = state.add(new, encode(new, compress=False))
         if added.status is not AddStatus.DUPLICATE:
             del state.letters[letter_id]
         return added

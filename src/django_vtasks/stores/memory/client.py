@@ -26,7 +26,7 @@ class MemoryClientStore:
 
     def add(self, jobs: Sequence[Job]) -> list[Added]:
         """See `ClientStore.add`."""
-        payloads = [encode(job) for job in jobs]
+        payloads = [encode(job, compress=False) for job in jobs]
         with self._state.lock:
             return [self._state.add(job, raw) for job, raw in zip(jobs, payloads, strict=True)]
 

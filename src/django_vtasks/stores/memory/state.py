@@ -140,7 +140,7 @@ class State:
 
     def bury(self, letter: DeadLetter, progress: Progress | None) -> JobRecord:
         """Keep a dead letter, as its bytes say it."""
-        letter = replace(decode_letter(encode_letter(letter)), raw=letter.raw)
+        letter = replace(decode_letter(encode_letter(letter, compress=False)), raw=letter.raw)
         record = JobRecord(
             job=letter.job or Job(id=letter.id, func="", queue=letter.queue),
             state=JobState.DEAD,
@@ -168,7 +168,7 @@ class State:
         """Make a scheduled job ready before its time."""
         self._remove_from_line(stored)
         stored.job = replace(stored.job, run_after=None)
-        stored.raw = encode(stored.job)
+        stored.raw = encode(stored.job, compress=False)
         self._make_ready(stored)
 
     # --- questions -----------------------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ class State:
             self.limits.leave(stored, self.ready[stored.queue])
 
     def _requeue(self, stored: Stored, requeue: Requeue) -> None:
-        stored.raw = encode(requeue.job)
+        stored.raw = encode(requeue.job, compress=False)
         stored.job = decode(stored.raw)
         stored.queue = requeue.job.queue
         if requeue.delay is not None and requeue.delay > 0:
@@ -252,7 +252,7 @@ class State:
         if waiting is None or waiting.state is JobState.LEASED or not (_debounces(waiting.job) and _debounces(job)):
             return Added(status=AddStatus.DUPLICATE, job_id=holder.job_id)
         self._remove_from_line(waiting)
-        raw = encode(debounced(waiting.job, job))
+        raw = encode(debounced(waiting.job, job), compress=False)
         self._wait(replace(waiting, raw=raw, job=decode(raw), queue=job.queue))
         return Added(status=AddStatus.REPLACED, job_id=holder.job_id)
 

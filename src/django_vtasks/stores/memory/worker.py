@@ -152,7 +152,7 @@ class MemoryWorkerStore:
                 return None
             added = Added(status=AddStatus.ADDED, job_id=None)
             if firing.job:
-                added = state.add(firing.job, encode(firing.job))
+                added = state.add(firing.job, encode(firing.job, compress=False))
             state.slots[firing.entry] = firing.slot
             return added
 
