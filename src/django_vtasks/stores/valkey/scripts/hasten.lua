@@ -5,7 +5,7 @@
 --
 -- include: places, records
 local id, queue, priority, payload, ready = arg(), arg(), arg(), arg(), arg()
-if call('ZREM', P .. 'sched:' .. queue, payload) + call('ZREM', P .. 'schedh:' .. queue, payload) == 0 then
+if not undelay(queue, payload) then
   return 0
 end
 push(queue, priority, 'LPUSH', { ready })

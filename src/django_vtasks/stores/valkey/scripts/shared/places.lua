@@ -1,5 +1,5 @@
 -- Where waiting jobs are, delayed ones included.
--- include: push
+-- include: push, agenda
 local function delayed_key(queue, priority)
   return P .. (tonumber(priority) > 0 and 'schedh:' or 'sched:') .. queue
 end
@@ -7,6 +7,15 @@ end
 local function delay(queue, priority, due, payload)
   call('ZADD', delayed_key(queue, priority), due, payload)
   call('ZADD', P .. 'agenda', 'LT', due, 'q:' .. queue)
+end
+
+-- Take a delayed payload out; false when it is not delayed.
+local function undelay(queue, payload)
+  if call('ZREM', P .. 'sched:' .. queue, payload) + call('ZREM', P .. 'schedh:' .. queue, payload) == 0 then
+    return false
+  end
+  refresh(queue)
+  return true
 end
 
 -- Drop a priority whose list has become empty.
@@ -18,7 +27,7 @@ end
 
 -- Take a payload out of wherever it waits, looking from the front; false when it does not wait.
 local function withdraw(queue, priority, payload)
-  if call('ZREM', P .. 'sched:' .. queue, payload) + call('ZREM', P .. 'schedh:' .. queue, payload) > 0 then
+  if undelay(queue, payload) then
     return true
   end
   if call('LREM', ready_key(queue, priority), -1, payload) > 0 then
