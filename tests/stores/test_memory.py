@@ -13,7 +13,6 @@ from django_vtasks.stores.base import ClaimRequest, Want
 from django_vtasks.stores.memory import MemoryStore
 from tests.stores.benches import memory_bench
 from tests.stores.contract import *  # noqa: F403
-from tests.stores.contract.limits import *  # noqa: F403
 from tests.support.builders import a_job
 from tests.support.waiting import let_others_run
 

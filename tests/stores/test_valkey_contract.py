@@ -6,7 +6,6 @@ import pytest
 
 from tests.stores.benches import valkey_bench
 from tests.stores.contract import *  # noqa: F403
-from tests.stores.contract.limits import *  # noqa: F403
 
 
 @pytest.fixture

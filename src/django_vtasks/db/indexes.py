@@ -17,7 +17,11 @@ TABLE = "db_queuedtask"
 _OF_3_2 = "(queue, status, priority DESC, created_at)"
 PARTIAL = {
     "db_queuedta_queue_562f8b_idx": f"{_OF_3_2} WHERE status = 'QUEUED'",
-    "db_queuedtask_ready_idx": "(queue, priority DESC, created_at, id) WHERE status = 'QUEUED' AND run_after IS NULL",
+    "db_queuedtask_ready_idx": (
+        "(queue, priority DESC, created_at, id) WHERE status = 'QUEUED' AND run_after IS NULL AND limit_group IS NULL"
+    ),
+    "db_queuedtask_parked_idx": "(limit_group, priority DESC, created_at, id) WHERE limit_group IS NOT NULL",
+    "db_queuedtask_permit_idx": "(limit_key) WHERE limit_key IS NOT NULL",
     "db_queuedtask_scheduled_idx": "(run_after, id, queue) WHERE status = 'QUEUED' AND run_after IS NOT NULL",
     "db_queuedtask_leased_idx": "(worker_id) WHERE status = 'PROCESSING'",
     "db_queuedtask_cancel_idx": "(worker_id) WHERE cancel_requested_at IS NOT NULL",
@@ -25,7 +29,7 @@ PARTIAL = {
 }
 FULL = {
     "db_queuedta_queue_562f8b_idx": _OF_3_2,
-    "db_queuedtask_ready_idx": "(status, queue, run_after, priority DESC, created_at, id)",
+    "db_queuedtask_ready_idx": "(status, queue, run_after, limit_group, priority DESC, created_at, id)",
     "db_queuedtask_scheduled_idx": "(status, run_after, id, queue)",
     "db_queuedtask_leased_idx": "(worker_id, cancel_requested_at)",
     "db_queuedtask_dead_idx": "(buried_at, id)",

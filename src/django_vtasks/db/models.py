@@ -51,6 +51,10 @@ class QueuedTask(models.Model):
     fingerprint = models.CharField(max_length=255, null=True, editable=False)  # noqa: DJ001 - null = no letter
     result_until = models.DateTimeField(null=True, editable=False)
 
+    # Of a limited job: the group it is parked in while it waits for its limit, the key of which its lease is a permit.
+    limit_group = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001 - null = not parked
+    limit_key = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001 - null = no limit
+
     class Meta:
         verbose_name = "queued task"
         constraints: ClassVar = [
@@ -116,6 +120,35 @@ class UniqueLock(models.Model):
 
     def __str__(self) -> str:
         return f"{self.id} of {self.job_id}"
+
+
+class LimitKey(models.Model):
+    """A concurrency or a rate key: who has this row locked, decides. `arrival` is the rate's next theoretical arrival,
+    in epoch seconds."""
+
+    id = models.CharField(max_length=64, primary_key=True, editable=False)
+    arrival = models.FloatField(null=True)
+
+    class Meta:
+        verbose_name = "limit key"
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class LimitGroup(models.Model):
+    """Parked jobs of one queue with the same keys, and from when on it is worth a look whether one may start."""
+
+    id = models.CharField(max_length=64, primary_key=True, editable=False)
+    queue = models.CharField(max_length=255)
+    limit_key = models.CharField(max_length=64, null=True, db_index=True)  # noqa: DJ001 - null = a rate only
+    look_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        verbose_name = "limit group"
+
+    def __str__(self) -> str:
+        return f"{self.id} ({self.queue})"
 
 
 class VTaskMetadata(models.Model):

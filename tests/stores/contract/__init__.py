@@ -11,6 +11,7 @@ from .firing import TestFire, TestLastSlots
 from .hostile import TestForeignJobs, TestHostileBytes
 from .leases import TestExpired, TestExtend, TestHold, TestNow, TestRelease, TestWorkers
 from .letters import TestDeadLetterCap, TestDeadLetters, TestDelete, TestLetterGroups, TestRedrive, TestRestore
+from .limits import TestConcurrency, TestLimitsAndLostReplies, TestRate, TestWaitingForALimit
 from .looking import TestCounts, TestPage, TestStanding
 from .progress import TestProgress
 from .settling import TestFence, TestJobsWithoutResult, TestReclaim, TestRequeue, TestResults, TestSettle
@@ -29,6 +30,7 @@ __all__ = [
     "TestCancel",
     "TestClaim",
     "TestClaimNeedsALease",
+    "TestConcurrency",
     "TestCounts",
     "TestDeadLetterCap",
     "TestDeadLetters",
@@ -47,12 +49,14 @@ __all__ = [
     "TestJobsWithoutResult",
     "TestLastSlots",
     "TestLetterGroups",
+    "TestLimitsAndLostReplies",
     "TestNow",
     "TestOrder",
     "TestPage",
     "TestPause",
     "TestProgress",
     "TestPulse",
+    "TestRate",
     "TestReclaim",
     "TestRedrive",
     "TestRelease",
@@ -66,6 +70,7 @@ __all__ = [
     "TestUntilDone",
     "TestUntilStarted",
     "TestWaitForJobs",
+    "TestWaitingForALimit",
     "TestWindow",
     "TestWorkers",
 ]

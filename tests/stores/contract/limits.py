@@ -148,6 +148,14 @@ class TestConcurrency:
         assert ids(await store.claim(1)) == [urgent.id]
         assert ids(await store.claim(1)) == [waiting.id]
 
+    async def test_a_raised_limit_does_not_let_newcomers_overtake(self, store: Bench):
+        claim, [waiting] = await parked(store, 1)
+        assert await store.claim() == []
+        newcomer = await store.add(limit=at_once(2))
+        assert await store.claim() == []
+        await store.succeed(claim)
+        assert ids(await store.claim()) == [waiting.id, newcomer.id]
+
     async def test_a_limit_with_a_large_payload_holds(self, store: Bench):
         await limited(store, 3, at_once(1), args=["x" * 5000])
         assert len(await store.claim()) == 1
@@ -205,6 +213,15 @@ class TestRate:
         assert await store.claim(owner="beta") == []
         await store.advance(0.2)
         assert ids(await store.claim(owner="beta")) == [jobs[2].id]
+
+    async def test_a_newcomer_keeps_to_it_as_well(self, store: Bench):
+        await limited(store, 1, spaced(10))
+        assert len(await store.claim()) == 1
+        await store.advance(9.9)
+        newcomer = await store.add(limit=spaced(10))
+        assert await store.claim() == []
+        await store.advance(0.2)
+        assert ids(await store.claim()) == [newcomer.id]
 
     async def test_a_burst_starts_at_once_and_then_evenly(self, store: Bench):
         jobs = await limited(store, 6, spaced(10, burst=3))
@@ -464,6 +481,3 @@ class TestLimitsAndLostReplies:
         await flaky.exchange([done], None)
         assert ids(await store.claim()) == [first.id]
         assert await store.claim() == []
-
-
-__all__ = ["TestConcurrency", "TestLimitsAndLostReplies", "TestRate", "TestWaitingForALimit"]

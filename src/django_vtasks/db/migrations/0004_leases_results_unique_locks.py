@@ -59,6 +59,8 @@ class Migration(migrations.Migration):
         _text("reason", 32),
         _text("fingerprint", 255),
         _moment("result_until"),
+        _text("limit_group", 64),
+        _text("limit_key", 64),
         # Without the rows that have no key, which are nearly all, the index costs an ordinary job nothing.
         migrations.AddConstraint(
             model_name="queuedtask",
@@ -101,5 +103,23 @@ class Migration(migrations.Migration):
                 ("expires_at", models.DateTimeField(db_index=True, null=True)),
             ],
             options={"verbose_name": "unique lock"},
+        ),
+        migrations.CreateModel(
+            name="LimitKey",
+            fields=[
+                ("id", models.CharField(editable=False, max_length=64, primary_key=True, serialize=False)),
+                ("arrival", models.FloatField(null=True)),
+            ],
+            options={"verbose_name": "limit key"},
+        ),
+        migrations.CreateModel(
+            name="LimitGroup",
+            fields=[
+                ("id", models.CharField(editable=False, max_length=64, primary_key=True, serialize=False)),
+                ("queue", models.CharField(max_length=255)),
+                ("limit_key", models.CharField(db_index=True, max_length=64, null=True)),
+                ("look_at", models.DateTimeField(db_index=True)),
+            ],
+            options={"verbose_name": "limit group"},
         ),
     ]

@@ -6,12 +6,16 @@ JOBS = "db_queuedtask"
 RESULTS = "db_jobresult"
 LOCKS = "db_uniquelock"
 METADATA = "db_vtaskmetadata"
+KEYS = "db_limitkey"
+GROUPS = "db_limitgroup"
 
 ALIVE = "worker_alive:"
 WORKER = "vtasks_worker:"
 PAUSED = "vtasks_paused:"
 ROLE = "vtasks_role:"
 LAST_RUN = "vtasks_last_run:"
+#: The row that is there once a job with a limit was ever added.
+LIMITED = "vtasks_limits"
 
 #: Roles that workers of the 3.2 line hold under these names too.
 SHARED_ROLES = {"scheduler": "vtasks_scheduler_lock", "rescuer": "vtasks_rescue_lock"}

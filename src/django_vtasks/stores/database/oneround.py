@@ -16,7 +16,7 @@ from ...jobs.model import Claim, JobState
 from ...jobs.transitions import Finish, Settlement
 from ..base import ClaimRequest, Exchange
 from .claims import IN_ORDER, LEASED, READY, new_token, wanted_slots
-from .names import ALIVE, JOBS, LOCKS, METADATA, PAUSED, RESULTS, lock_id, metadata_key
+from .names import ALIVE, JOBS, LIMITED, LOCKS, METADATA, PAUSED, RESULTS, lock_id, metadata_key
 from .queries.arrays import array_of, hexed, packed
 from .rows import claims_of_round, ending_of, round_of
 from .session import Session
@@ -34,20 +34,26 @@ class Part(Flag):
 
 
 def is_one_statement(settlements: Sequence[Settlement]) -> bool:
-    """Whether these settlements can be written by one: every job is over, each told once by its one incarnation."""
+    """Whether these settlements can be written by one: every job is over, each told once by its one incarnation, and
+    none has a limit."""
     leases = [item.claim.lease for item in settlements if isinstance(item.decision, Finish) and not item.reclaim]
     if len(leases) != len(settlements):
+        return False
+    if any(item.claim.job is not None and item.claim.job.limit is not None for item in settlements):
         return False
     owners, tokens = {lease.owner for lease in leases}, {lease.token for lease in leases}
     return len(owners) <= 1 and len(tokens) == len(leases)
 
 
-def exchange_in_one(session: Session, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Exchange:
-    """A round of `is_one_statement` settlements and perhaps a claim."""
+def exchange_in_one(
+    session: Session, settlements: Sequence[Settlement], request: ClaimRequest | None
+) -> tuple[Exchange, bool]:
+    """A round of `is_one_statement` settlements and perhaps a claim; nothing is claimed, and the answer is True, where
+    there are limited jobs: see `limits`."""
     finished = _Finished(settlements)
     wanted = wanted_slots(request) if request and request.limit > 0 else {}
     if not finished.items and not wanted:
-        return Exchange()
+        return Exchange(), False
     params = finished.params() if finished.items else []
     token = new_token()
     if wanted and request:
@@ -57,12 +63,14 @@ def exchange_in_one(session: Session, settlements: Sequence[Settlement], request
     done = rows.pop()[0] if finished.items else None
     refused = finished.refused(done)
     if not wanted or not request:
-        return Exchange(refused=refused)
+        return Exchange(refused=refused), False
+    if rows and rows[-1][0] == LIMITED:
+        return Exchange(refused=refused), True
     places = {queue: place for place, queue in enumerate(wanted)}
     rows.sort(key=lambda row: (places[row[1]], -row[3], row[4], row[0]))
     started_at = rows[0][5] if rows else 0.0
     claims = claims_of_round(rows, session.vendor, request.owner, token, started_at)
-    return Exchange(claims=tuple(claims), refused=refused)
+    return Exchange(claims=tuple(claims), refused=refused), False
 
 
 class _Finished:
@@ -142,12 +150,17 @@ def _statement(wanted: Part) -> str:
     if Part.CLAIM in wanted:
         parts += [_WANTED, _HEAD, _CLAIMED]
         answers.append("SELECT id, queue, data, priority, since, at FROM claimed")
+        answers.append(_LIMITED)
     if Part.ENDED in wanted:
         nothing = ", NULL, NULL::bytea, NULL, NULL, NULL" if Part.CLAIM in wanted else ""
         answers.append(f"SELECT (SELECT string_agg(id::text, ',') FROM gone){nothing}")
     return f"WITH {', '.join(parts)} {' UNION ALL '.join(answers)}"
 
 
+_LIMITED = (
+    f"SELECT {{key}}, NULL, NULL::bytea, NULL::int, NULL::float8, NULL::float8 FROM {METADATA}"
+    f" WHERE {{key}} = '{LIMITED}'"
+)
 _ENDED = f"ended AS (SELECT * FROM unnest({array_of('uuid')}, {array_of('text')}) AS e(id, token))"
 _ENDED_WITH_RESULT = f"""
 ended AS (
@@ -179,7 +192,7 @@ wanted AS MATERIALIZED (
     SELECT w.queue, w.slots, w.place
     FROM (SELECT 1 FROM {METADATA} WHERE {{key}} = %s AND expires_at > {{now}}) alive,
         unnest(%s::text[], %s::int[], %s::text[]) WITH ORDINALITY AS w(queue, slots, pause, place)
-    WHERE NOT EXISTS (SELECT 1 FROM {METADATA} m WHERE m.{{key}} = w.pause)
+    WHERE NOT EXISTS (SELECT 1 FROM {METADATA} m WHERE m.{{key}} IN (w.pause, '{LIMITED}'))
     ORDER BY w.place
 )"""
 _HEAD = f"""

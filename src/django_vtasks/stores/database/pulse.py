@@ -6,7 +6,7 @@ from typing import Any
 
 from ..base import Pulse
 from .leases import like, paused
-from .names import JOBS, METADATA, PAUSED
+from .names import GROUPS, JOBS, METADATA, PAUSED
 from .queries.vendor import Vendor
 from .rows import lease_token
 from .session import Session
@@ -25,6 +25,11 @@ def _in_several(session: Session, owner: str, limit: int) -> tuple[Pulse, set[st
     vendor = session.vendor
     row = session.row(_next_due(vendor))
     due_at, now = vendor.epoch_out(row[0]), vendor.epoch_out(row[1]) or 0.0
+    going_on: list[str] = []
+    if row[2] is not None:
+        going_on = [found[0] for found in session.rows(_GOING_ON)]
+        limits_at = vendor.epoch_out(session.row(_next_start(vendor))[0])
+        due_at = min((at for at in (due_at, limits_at) if at is not None), default=None)
     cancelled = session.rows(_CANCELLED.format(id=vendor.id_column("id")), (owner,))
     found = Pulse(
         cancelled=frozenset(lease_token(token, vendor.id_out(job_id)) for job_id, token in cancelled),
@@ -32,7 +37,14 @@ def _in_several(session: Session, owner: str, limit: int) -> tuple[Pulse, set[st
         promoted=len(queues),
         next_due_in=None if due_at is None else max(0.0, due_at - now),
     )
-    return found, set(queues)
+    return found, {*queues, *going_on}
+
+
+_GOING_ON = f"SELECT DISTINCT queue FROM {GROUPS} WHERE look_at <= {{now}}"
+
+
+def _next_start(vendor: Vendor) -> str:
+    return f"SELECT {vendor.epoch_column('MIN(look_at)')} FROM {GROUPS} WHERE look_at > {{now}}"
 
 
 _CANCELLED = (
@@ -45,7 +57,7 @@ _CANCELLED = (
 def _next_due(vendor: Vendor) -> str:
     waiting = f"FROM {JOBS} WHERE status = 'QUEUED' AND run_after IS NOT NULL"
     first = f"(SELECT run_after {waiting} ORDER BY run_after LIMIT 1)"
-    return f"SELECT {vendor.epoch_column(first)}, {vendor.epoch_column('{now}')}"
+    return f"SELECT {vendor.epoch_column(first)}, {vendor.epoch_column('{now}')}, (SELECT MIN(look_at) FROM {GROUPS})"
 
 
 def _promote(session: Session, limit: int) -> list[str]:
@@ -61,7 +73,7 @@ def _promote(session: Session, limit: int) -> list[str]:
 
 
 def _in_one_statement(session: Session, owner: str, limit: int) -> tuple[Pulse, set[str]]:
-    queues, next_due_in, cancelled, texts = session.row(_PULSE, (limit, owner, like(PAUSED)))
+    queues, next_due_in, cancelled, texts, going_on = session.row(_PULSE, (limit, owner, like(PAUSED)))
     promoted = len(queues or ())
     found = Pulse(
         cancelled=frozenset(cancelled or ()),
@@ -70,7 +82,7 @@ def _in_one_statement(session: Session, owner: str, limit: int) -> tuple[Pulse, 
         # Where the limit was reached, more may be due.
         next_due_in=0.0 if promoted >= limit else next_due_in and max(0.0, next_due_in),
     )
-    return found, set(queues or ())
+    return found, {*(queues or ()), *(going_on or ())}
 
 
 _PULSE = f"""
@@ -86,13 +98,14 @@ WITH due AS MATERIALIZED (
 )
 SELECT
     (SELECT array_agg(queue) FROM moved),
-    (
+    LEAST((
         SELECT EXTRACT(EPOCH FROM run_after - {{now}})::float8 FROM {JOBS}
         WHERE status = 'QUEUED' AND run_after > {{now}} ORDER BY run_after LIMIT 1
-    ),
+    ), (SELECT EXTRACT(EPOCH FROM MIN(look_at) - {{now}})::float8 FROM {GROUPS} WHERE look_at > {{now}})),
     (
         SELECT array_agg(COALESCE(lease_token, '') || '.' || id) FROM {JOBS}
         WHERE worker_id = %s AND cancel_requested_at IS NOT NULL AND status = 'PROCESSING'
     ),
-    (SELECT array_agg(value) FROM {METADATA} WHERE {{key}} LIKE %s)
+    (SELECT array_agg(value) FROM {METADATA} WHERE {{key}} LIKE %s),
+    (SELECT array_agg(DISTINCT queue) FROM {GROUPS} WHERE look_at <= {{now}})
 """

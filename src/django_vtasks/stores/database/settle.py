@@ -11,6 +11,7 @@ from .insert import payload
 from .letters import bury, evict
 from .names import ALIVE, JOBS, METADATA, RESULTS, column_text, metadata_key
 from .oneround import stored_result
+from .permits import free
 from .rows import lease_token
 from .session import Session
 from .unique import ends_when_claimed, ends_with_job, release
@@ -52,6 +53,9 @@ def settle(session: Session, settlements: Sequence[Settlement], dead_letter_cap:
     if requeues:
         _requeue(session, requeues)
         settled.refilled = {decision.job.queue for _, decision in requeues if not (decision.delay or 0) > 0}
+    limited = [item.claim.job for item, _ in accepted if item.claim.job and item.claim.job.limit]
+    if limited:
+        settled.refilled |= free(session, limited)
     release(session, [item.claim.job for item, _ in accepted if item.claim.job and _gives_key_back(item)])
     return settled
 

@@ -4,6 +4,7 @@ from typing import Any
 
 from ...jobs.model import Job, JobRecord, JobState
 from ..base import MAX_AHEAD, Standing
+from . import permits
 from .names import ALIVE, JOBS, LOCKS, METADATA, column_text, lock_id, metadata_key
 from .reading import read
 from .session import Session
@@ -16,14 +17,17 @@ def standing(session: Session, job_id: str) -> Standing | None:
     if record is None:
         return None
     ahead, by_priority = _ahead(session, record) if record.state is JobState.READY else (0, 0)
+    now, limit = session.now(), record.job.limit if record.state is JobState.READY else None
     return Standing(
         record=record,
-        now=session.now(),
+        now=now,
         ahead=ahead,
         ahead_by_priority=by_priority,
         key_holder=_other_holder(session, record.job),
         lease_until=_lease_until(session, record) if record.running else None,
         cancel_requested=_cancel_requested(session, job_id),
+        permit_holders=permits.holders(session, limit) if limit else (),
+        rate_free_at=permits.rate_free_at(session, limit, now) if limit else None,
     )
 
 

@@ -143,7 +143,7 @@ def _replace(session: Session, holder: str, row: Row) -> bool:
 
 
 _REPLACE = (
-    f"UPDATE {JOBS} SET data = %s, queue = %s, priority = %s, created_at = {{order}},"
+    f"UPDATE {JOBS} SET data = %s, queue = %s, priority = %s, created_at = {{order}}, limit_group = NULL,"
     " run_after = CASE WHEN {at} > {now} THEN {at} END WHERE id = %s"
 )
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from ...jobs.model import Claim, Lease, Progress
 from ..base import Purged, Retention
+from . import permits
 from .leases import like
 from .letters import adopt, evict, remove
 from .names import ALIVE, JOBS, LOCKS, METADATA, RESULTS, WORKER
@@ -69,6 +70,7 @@ def purge(session: Session, retention: Retention, limit: int) -> Purged:
     """Remove what has had its time, at most `limit` of each kind."""
     adopt(session, limit)
     _purge_locks(session, limit)
+    permits.purge(session, limit)
     return Purged(
         results=_purge_results(session, limit),
         dead_letters=_purge_letters(session, retention, limit),
