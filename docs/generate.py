@@ -87,7 +87,7 @@ CHECKS = {
     "E003": "`QUEUES` is no list of names.",
     "E004": "`OPTIONS` is no dict.",
     "E005": "`DATABASE` names no alias of `DATABASES`.",
-    "E006": "A Valkey backend that does not say where the server is.",
+    "E006": "A Valkey backend that does not say where the server is, or with a URL that cannot be read.",
     "E007": "`cache_alias` names no alias of `CACHES`.",
     "E008": "A Valkey backend without a client library.",
     "W001": "`VTASKS_SCHEDULE` is no dict.",

@@ -142,6 +142,12 @@ def test_a_queue_that_is_nearly_another_one_is_questioned(env, queue, told):
     assert ("did you mean 'mail'?" in done.stderr) is told
 
 
+def test_a_url_that_cannot_be_read_is_told_without_a_traceback(env):
+    options = {"BROKER_URL": "localhost:6379"}
+    tasks = {"default": {"BACKEND": "django_vtasks.backends.valkey.ValkeyTaskBackend", "OPTIONS": options}}
+    assert "begins with one of" in refused(env=env | settings(TASKS=tasks))
+
+
 def test_wrong_settings_are_all_told_at_once(env):
     text = refused(env=env | settings(VTASKS_QUEUES={"a": {"concurrency": 1}}, VTASKS_SHUTDOWN_TIMEOUT=-1))
     assert "worker_concurrency" in text

@@ -66,6 +66,8 @@ def test_a_missing_app_gives_an_error_that_names_it(settings):
         (entry(DB, DLQ_CAP=-1), "E002", "DLQ_CAP"),
         (entry(DB, OPTIONS={"DATABASE": "nowhere"}), "E005", "nowhere"),
         (entry(VALKEY), "E006", "where the server is"),
+        (entry(VALKEY, OPTIONS={"BROKER_URL": "localhost:6379"}), "E006", "begins with one of"),
+        (entry(VALKEY, OPTIONS={"BROKER_URL": ["valkey://a/x"]}), "E006", "'x' is no database number"),
         (entry(VALKEY, OPTIONS={"cache_alias": "nowhere"}), "E007", "nowhere"),
     ],
     ids=lambda value: str(value)[-40:],

@@ -12,6 +12,7 @@ from django.core.checks import Warning as Caution
 
 from ..conf import Problems, retention_of
 from ..jobs import zstd
+from ..jobs.errors import InvalidOptions
 
 if TYPE_CHECKING:
     from .base import VTasksBaseBackend
@@ -60,6 +61,8 @@ def check_valkey(backend: "VTasksBaseBackend") -> list[CheckMessage]:
     if cache is None and not options.get("BROKER_URL"):
         hint = "Name an alias of CACHES in 'cache_alias', or give a URL in 'BROKER_URL'."
         messages.append(_error("E006", f"{where} does not say where the server is.", hint))
+    if cache is None and options.get("BROKER_URL"):
+        messages += _check_urls(where, options)
     if cache is not None and cache not in django_settings.CACHES:
         message = f"{where}['cache_alias'] is {cache!r}, which CACHES does not have."
         messages.append(_error("E007", message, f"Name one of {sorted(django_settings.CACHES)}."))
@@ -71,6 +74,18 @@ def check_valkey(backend: "VTasksBaseBackend") -> list[CheckMessage]:
         message = "Jobs of more than 1024 bytes cannot be written or read: there is no zstd in this Python."
         messages.append(Caution(message, hint=hint, id="django_vtasks.W012"))
     return messages
+
+
+def _check_urls(where: str, options: Mapping[str, Any]) -> list[CheckMessage]:
+    from ..stores.valkey.endpoints import parse_urls
+    from .valkey import broker_urls
+
+    try:
+        parse_urls(broker_urls(options["BROKER_URL"]), cluster=bool(options.get("CLUSTER_MODE")))
+    except InvalidOptions as error:
+        hint = "Write it like 'valkey://localhost:6379/0'."
+        return [_error("E006", f"{where}['BROKER_URL'] cannot be used: {error}.", hint)]
+    return []
 
 
 def _check_queues(where: str, queues: Any) -> list[CheckMessage]:

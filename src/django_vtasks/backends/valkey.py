@@ -107,7 +107,7 @@ class ValkeyTaskBackend(VTasksBaseBackend):
         }
         given: dict[str, Any] = {name: float(value) for name, value in timeouts.items() if value is not None}
         return ValkeyOptions(
-            urls=_urls(options.get("BROKER_URL")),
+            urls=broker_urls(options.get("BROKER_URL")),
             cache=self._cache_entry(),
             cluster=bool(options.get("CLUSTER_MODE", False)),
             prefix=self.prefix,
@@ -131,7 +131,7 @@ class ValkeyTaskBackend(VTasksBaseBackend):
         return entry
 
 
-def _urls(value: Any) -> tuple[str, ...]:
+def broker_urls(value: Any) -> tuple[str, ...]:
     """`BROKER_URL` as a tuple: one URL, or several with commas between them or in a list."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())

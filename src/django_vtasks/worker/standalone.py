@@ -87,8 +87,9 @@ class Console:
 class Standalone:
     """Runs one worker to its end and the process with it. Raises CommandError when the worker crashed."""
 
-    def __init__(self, worker: Worker, console: Console) -> None:
+    def __init__(self, worker: Worker, location: str, console: Console) -> None:
         self._worker = worker
+        self._location = location
         self._console = console
         self._over = threading.Event()
         self._last_resort = LastResort(lambda: hand_back(worker))
@@ -136,7 +137,7 @@ class Standalone:
         config, backend = self._worker.config, self._worker.backend
         logger.info("Worker %s starts", config.worker_id)
         logger.info("  Backend: %s (%s)", config.alias, type(backend).__name__)
-        logger.info("  Broker: %s", backend.location)
+        logger.info("  Broker: %s", self._location)
         logger.info("  Concurrency: %d", config.concurrency)
         logger.info("  Queues: %s", ", ".join(config.queue_names))
         logger.info("  Scheduler: %s", "on" if config.run_scheduler else "off")

@@ -87,6 +87,7 @@ class Command(BaseCommand):
         backend = _backend(options)
         try:
             worker = Worker(backend, config=_config(options))
+            where = backend.location
         except (ImproperlyConfigured, QueueError) as error:
             raise CommandError(str(error)) from error
         for hint in _hints(options["queue"] or (), queue_names() | backend.queues):
@@ -96,7 +97,7 @@ class Command(BaseCommand):
             from ...scheduling.scheduler import NAME, make_service
 
             worker.add_service(NAME, make_service(backend))
-        return Standalone(worker, Console(self.stdout, options["verbosity"]))
+        return Standalone(worker, where, Console(self.stdout, options["verbosity"]))
 
 
 def _exit(standalone: Any, options: dict[str, Any]) -> None:
