@@ -238,7 +238,7 @@ def test_a_group_of_letters_is_retried_at_a_rate_and_the_others_stay(scene):
 
 
 def test_letters_survive_an_export_and_an_import(scene, tmp_path):
-    made = set(scene.dead(3, kwargs={"password": "hunter2"}))
+    made = set(scene.dead(3, func="of.other.code", kwargs={"password": "hunter2"}))
     file = str(tmp_path / "letters.jsonl")
     vtasks("dlq", "export", file)
     vtasks("dlq", "discard", "--all", "--force")
