@@ -511,6 +511,31 @@ async def test_a_locked_database_is_waited_for(database_alias):
 
 
 @on_sqlite
+@pytest.mark.parametrize(("written", "raw"), [('"text"', b'"text"'), ("ü", "ü".encode()), (5, b"5"), (1.5, b"1.5")])
+async def test_a_payload_that_sqlite_keeps_as_text_or_number_is_claimed_with_its_bytes(database_alias, written, raw):
+    """Invariant 11: foreign producers bind JSON as text, and SQLite keeps the type in a column of bytes."""
+    await add(database_alias)
+
+    def write(change: str) -> None:
+        with connections[database_alias].cursor() as cursor:
+            cursor.execute(f"UPDATE db_queuedtask SET data = {change}", [] if "%s" not in change else [written])
+        connections[database_alias].close()
+
+    await asyncio.to_thread(write, "CAST(data AS TEXT)")
+    async with worker_store(database_alias) as store:
+        store.extend("alpha", 60)
+        (claim,) = (await store.exchange([], request())).claims
+        assert claim.job is not None
+    await add(database_alias)
+    await asyncio.to_thread(write, "%s")
+    async with worker_store(database_alias) as store:
+        store.extend("alpha", 60)
+        (claim,) = (await store.exchange([], request())).claims
+        assert claim.job is None
+        assert claim.raw == raw
+
+
+@on_sqlite
 async def test_a_job_of_another_process_is_seen_soon(database_alias):
     async with worker_store(database_alias) as store:
         assert not await store.wait_for_jobs(["default"], 0.5)

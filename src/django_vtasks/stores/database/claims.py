@@ -8,7 +8,7 @@ from ...jobs.model import Claim
 from ..base import ClaimRequest
 from .names import ALIVE, GROUPS, JOBS, LIMITED, METADATA, PAUSED, column_text, metadata_key
 from .queries.arrays import array_of, packed
-from .rows import claims_of_round
+from .rows import claims_of_round, payload_of
 from .session import Session
 
 READY = "status = 'QUEUED' AND run_after IS NULL AND limit_group IS NULL"
@@ -47,7 +47,7 @@ def claim(session: Session, request: ClaimRequest) -> list[Claim] | None:
     if not rows:
         return []
     # The first limited job may have been added since the queues were read.
-    if any(b'"limit"' in bytes(row[2]) for row in rows) and is_limited(session):
+    if any(b'"limit"' in payload_of(row[2]) for row in rows) and is_limited(session):
         return None
     token, ids = new_token(), [row[0] for row in rows]
     lease = f"UPDATE {JOBS} {{by_id}} SET {LEASED} WHERE id IN {session.vendor.places(ids)}"

@@ -17,7 +17,7 @@ from ..base import ClaimRequest
 from . import permits
 from .claims import FIRST, IN_ORDER, LEASED, READY, new_token, open_queues, wanted_slots
 from .names import JOBS, KEYS
-from .rows import claims_of_round, job_of
+from .rows import claims_of_round, job_of, payload_of
 from .session import Session
 
 TURNS = 4
@@ -112,7 +112,7 @@ class Line:
         vendor = self.session.vendor
         job_id = vendor.id_out(row[0])
         try:
-            limit = job_of(bytes(row[2]), job_id, row[1]).limit
+            limit = job_of(payload_of(row[2]), job_id, row[1]).limit
         except CodecError:
             limit = None
         group = permits.group_id(self.queue, limit) if limit else None

@@ -6,7 +6,7 @@ from ...jobs.transitions import cancelled_letter
 from ..base import CancelStatus
 from .letters import bury, evict
 from .names import JOBS, RESULTS
-from .rows import JOB_COLUMNS, RESULT_COLUMNS, columns, job_of, record_of, result_of
+from .rows import JOB_COLUMNS, RESULT_COLUMNS, columns, job_of, payload_of, record_of, result_of
 from .session import Session
 from .unique import release
 
@@ -38,7 +38,7 @@ def cancel(session: Session, job_id: str, dead_letter_cap: int) -> CancelStatus:
     if status == "PROCESSING":
         session.run(f"UPDATE {JOBS} SET cancel_requested_at = {{now}} WHERE id = %s", (vendor.id_in(job_id),))
         return CancelStatus.REQUESTED
-    job, letter = _cancelled(job_id, queue, bytes(data), vendor.epoch_out(at) or 0.0)
+    job, letter = _cancelled(job_id, queue, payload_of(data), vendor.epoch_out(at) or 0.0)
     bury(session, [(letter, 0.0)])
     evict(session, dead_letter_cap)
     if job and job.unique:

@@ -13,7 +13,7 @@ from .ids import canonical, new_id
 from .insert import payload, rows_of
 from .letters import remove
 from .names import JOBS
-from .rows import JOB_COLUMNS, columns, job_of, letter_of
+from .rows import JOB_COLUMNS, columns, job_of, letter_of, payload_of
 from .session import Session
 
 
@@ -41,7 +41,7 @@ def hasten(session: Session, ids: Sequence[str]) -> list[Job]:
         " AND status = 'QUEUED' AND run_after IS NOT NULL {wait_for_lock}",
         params,
     )
-    scheduled = {vendor.id_out(raw_id): (queue, bytes(data)) for raw_id, queue, data in rows}
+    scheduled = {vendor.id_out(raw_id): (queue, payload_of(data)) for raw_id, queue, data in rows}
     return [
         _hasten(session, place, job_id, *scheduled[job_id]) for place, job_id in enumerate(ids) if job_id in scheduled
     ]

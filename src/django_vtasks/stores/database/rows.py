@@ -41,7 +41,7 @@ def claim_of(row: Any, vendor: Vendor) -> Claim:
     """The claim in a row of CLAIM_COLUMNS."""
     raw_id, queue, data, owner, token, claimed_at, metadata = row[: len(CLAIM_COLUMNS)]
     job_id = vendor.id_out(raw_id)
-    raw = data if type(data) is bytes else bytes(data)
+    raw = payload_of(data)
     lease = Lease(job_id=job_id, token=lease_token(token, job_id), owner=owner or "")
     started_at = vendor.epoch_out(claimed_at) or 0.0
     try:
@@ -57,13 +57,20 @@ def claims_of_round(rows: Iterable[Any], vendor: Vendor, owner: str, token: str,
 
 
 def _claim(job_id: str, queue: str, data: Any, owner: str, token: str, started_at: float) -> Claim:
-    raw = data if type(data) is bytes else bytes(data)
+    raw = payload_of(data)
     lease = Lease(job_id=job_id, token=f"{token}.{job_id}", owner=owner)
     try:
         job = job_of(raw, job_id, queue)
     except CodecError as error:
         return Claim(lease=lease, raw=raw, queue=queue, started_at=started_at, job=None, defect=str(error))
     return Claim(lease=lease, raw=raw, queue=job.queue, started_at=started_at, job=job)
+
+
+def payload_of(data: Any) -> bytes:
+    """The bytes in a column of bytes. SQLite keeps there what a foreign producer wrote: text, or a number."""
+    if type(data) is bytes:
+        return data
+    return str(data).encode() if isinstance(data, str | int | float) else bytes(data)
 
 
 def lease_token(round_token: str | None, job_id: str) -> str:
@@ -87,7 +94,7 @@ def job_of(raw: bytes, job_id: str, queue: str, metadata: str | None = None) -> 
 def record_of(row: Any, vendor: Vendor) -> JobRecord:
     """The record in a row of JOB_COLUMNS."""
     values = dict(zip(JOB_COLUMNS, row, strict=True))
-    job_id, raw, queue = vendor.id_out(values["id"]), bytes(values["data"]), values["queue"]
+    job_id, raw, queue = vendor.id_out(values["id"]), payload_of(values["data"]), values["queue"]
     progress = progress_of(values, vendor)
     if values["status"] == "FAILED":
         return _dead(letter_of(values, vendor), progress)
@@ -108,7 +115,7 @@ def record_of(row: Any, vendor: Vendor) -> JobRecord:
 def letter_of(values: Mapping[str, Any], vendor: Vendor) -> DeadLetter:
     """The dead letter in a row; what the 3.2 line did not write is taken from the columns."""
     job_id, queue = vendor.id_out(values["id"]), values["queue"]
-    letter = decode_letter(bytes(values["data"]), fallback_id=job_id, fallback_queue=queue)
+    letter = decode_letter(payload_of(values["data"]), fallback_id=job_id, fallback_queue=queue)
     job = letter.job and replace(letter.job, id=job_id)
     failed_at = letter.failed_at or vendor.epoch_out(values["failed_at"]) or vendor.epoch_out(values["created_at"])
     failed_at = failed_at or 0.0
@@ -119,7 +126,7 @@ def letter_of(values: Mapping[str, Any], vendor: Vendor) -> DeadLetter:
 def result_of(row: Any, vendor: Vendor) -> JobRecord:
     """The record in a row of RESULT_COLUMNS."""
     values = dict(zip(RESULT_COLUMNS, row, strict=True))
-    job_id, raw, queue = vendor.id_out(values["id"]), bytes(values["data"]), values["queue"]
+    job_id, raw, queue = vendor.id_out(values["id"]), payload_of(values["data"]), values["queue"]
     progress = progress_of(values, vendor)
     finished_at = vendor.epoch_out(values["finished_at"])
     state = JobState(values["state"])
@@ -135,7 +142,7 @@ def result_of(row: Any, vendor: Vendor) -> JobRecord:
         job=job,
         state=state,
         finished_at=finished_at,
-        value=None if value is None else bytes(value),
+        value=None if value is None else payload_of(value),
         progress=progress,
     )
 

@@ -14,7 +14,7 @@ from ...jobs.uniqueness import debounced
 from ..base import Added, AddStatus
 from .insert import Row, insert_rows, known_ids, payload
 from .names import JOBS, LOCKS, column_text, lock_id
-from .rows import job_of
+from .rows import job_of, payload_of
 from .session import Session
 
 _UNTIL_CLAIMED = frozenset((UniqueMode.UNTIL_STARTED, UniqueMode.DEBOUNCE))
@@ -150,6 +150,6 @@ _REPLACE = (
 
 def _waiting(job_id: str, queue: str, data: Any) -> Job | None:
     try:
-        return job_of(bytes(data), job_id, queue)
+        return job_of(payload_of(data), job_id, queue)
     except CodecError:
         return None
