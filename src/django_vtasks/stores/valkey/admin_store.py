@@ -1,17 +1,14 @@
 """What operators hold."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import batched
 from typing import Any
 
-from ...jobs.codec import decode, decode_letter, encode, encode_letter
-from ...jobs.errors import CodecError
+from ...jobs.codec import decode_letter, encode, encode_letter
 from ...jobs.model import DeadLetter, Job, JobRecord, JobState, evolve_job
 from ..base import (
     MAX_AHEAD,
     Added,
-    AddStatus,
     JobFilter,
     LetterGroup,
     Page,
@@ -20,15 +17,14 @@ from ..base import (
     Standing,
     WorkerInfo,
 )
-from . import overview, upkeep
-from .admission import Entry, Gate
+from . import overview, redriving, upkeep
+from .admission import Gate
 from .connection import link_of
 from .keys import Keys, check_queue
-from .letting_in import let_in
 from .listing import Listed, Listing, matches
 from .options import ValkeyOptions
 from .records import is_tracked, read_record, waiting_parts
-from .requests import Call, Command, Part, Request, call
+from .requests import Command, Part, Request, call
 from .sync_client import SyncClient
 
 CHUNK = 100
@@ -109,8 +105,9 @@ class ValkeyAdminStore:
 
     def redrive(self, ids: Sequence[str], changes: Redrive) -> list[Added]:
         """See `AdminStore.redrive`."""
-        letters = self._letters_of(ids)
-        return [self._redrive(letters.get(letter_id), changes, position) for position, letter_id in enumerate(ids)]
+        known = self._letters_of(ids)
+        letters = [known.get(letter_id) for letter_id in ids]
+        return self._client.run(redriving.redrive(self._gate, self._now(), letters, changes))
 
     def _letters_of(self, ids: Sequence[str]) -> dict[str, bytes]:
         """The payloads of letters; those that a 3.2 worker buried are found by looking at every one."""
@@ -125,25 +122,11 @@ class ValkeyAdminStore:
                 found.setdefault(letter_id, raw)
         return found
 
-    def _redrive(self, raw: bytes | None, changes: Redrive, position: int) -> Added:
-        nobody = Added(status=AddStatus.DUPLICATE, job_id=None)
-        job = _job_of(decode_letter(raw)) if raw else None
-        if raw is None or job is None:
-            return nobody
-        at = float(self._call("clock"))
-        new = changes.applied(job, new_id=os.urandom(16).hex(), at=at, position=position)
-        now, entry = self._now(), self._gate.entry(new)
-
-        def attempt(entry: Entry) -> Call:
-            return call("redrive", now, raw, *self._gate.args([entry]))
-
-        return self._client.run(let_in(entry, attempt, now, conditions=(raw, "", "", ""))) or nobody
-
     def restore(self, letters: Sequence[DeadLetter]) -> int:
         """See `AdminStore.restore`."""
         restored = 0
         for chunk in batched(letters, CHUNK):
-            parts = [part for letter in chunk for part in (letter.id, encode_letter(letter))]
+            parts = [part for letter in chunk for part in (letter.id, letter.queue, encode_letter(letter))]
             restored += self._call("restore", self._options.dead_letter_cap, len(chunk), *parts)
         return restored
 
@@ -183,7 +166,7 @@ class ValkeyAdminStore:
         return removed
 
     def level_priorities(self) -> int:
-        """Move ready jobs of priorities other than 0 to where a 3.2 worker finds them, in order; returns how many."""
+        """See `AdminStore.level_priorities`: jobs of other priorities and of limits go into the lists of their queues."""
         moved = 0
         for queue in overview.queue_names(self._keys, self._ask):
             while count := self._call("level", queue, 500):
@@ -197,13 +180,6 @@ class ValkeyAdminStore:
     def resume(self, queue: str) -> None:
         """See `AdminStore.resume`."""
         self._call("resume", queue)
-
-
-def _job_of(letter: DeadLetter) -> Job | None:
-    try:
-        return letter.job or decode(letter.raw, fallback_id=letter.id, fallback_queue=letter.queue)
-    except CodecError:
-        return None
 
 
 def _waiting(listed: Listed) -> Sequence[Part]:

@@ -119,7 +119,7 @@ class Writer:
     def _bury(self, claim: Claim, bury: Bury) -> Sequence[Part]:
         letter = bury.letter
         operations, args = _give_key_back(claim.job) if claim.job else ("", [])
-        args += [letter.id, encode_letter(letter)]
+        args += [letter.id, letter.queue, encode_letter(letter)]
         if bury.result_ttl:
             args += [letter.id, self._milliseconds(bury.result_ttl), dead_record(letter, bury.result_ttl)]
             operations += "br"

@@ -20,7 +20,7 @@ NO_CONDITIONS: Sequence[Part] = ("", "", "", "")
 
 
 def let_in(
-    entry: Entry, attempt: Callable[[Entry], Call], now: Part, conditions: Sequence[Part] = NO_CONDITIONS
+    entry: Entry, attempt: Callable[[Entry], Plan[bytes | None]], now: Part, conditions: Sequence[Part] = NO_CONDITIONS
 ) -> Plan[Added | None]:
     """What became of a job that `attempt` sends; None when the attempt says that there is nothing to do.
 
@@ -29,7 +29,7 @@ def let_in(
     """
     for tries in range(TRIES):
         # At last, or where the holder makes no room, the job is an ordinary duplicate.
-        text = yield attempt(entry if tries < TRIES - 1 else _modest(entry))
+        text = yield from attempt(entry if tries < TRIES - 1 else _modest(entry))
         if text is None:
             return None
         if not text:

@@ -50,7 +50,7 @@ def counts(keys: Keys, ask: Ask, now: Callable[[], Part]) -> list[QueueCounts]:
     paused = {name.decode() for name in ask(Command(("SMEMBERS", keys.named("paused"))))}
     ready, oldest = _ready(names, ask, now)
     leased = {queue.decode(): count for queue, count in batched(ask(call("leased", now())), 2)}
-    dead = Counter(str(letter.get("queue") or "default") for letter in _letters(keys, ask))
+    dead = _dead(keys, ask)
     scheduled = {
         queue: sum(ask(Command(("ZCARD", keys.named(f"{kind}:{queue}")))) for kind in ("sched", "schedh"))
         for queue in names
@@ -91,6 +91,15 @@ def _ready_at(raw: bytes | None) -> float | None:
     except CodecError:
         return None
     return max(job.enqueued_at, job.run_after or 0.0)
+
+
+def _dead(keys: Keys, ask: Ask) -> Counter[str]:
+    told = ask(Command(("HGETALL", keys.named("letter_queues"))))
+    counted = Counter({queue.decode(): int(count) for queue, count in batched(told, 2)})
+    if counted.total() == ask(Command(("LLEN", keys.failed()))):
+        return counted
+    # What 3.2 workers buried is not counted anywhere.
+    return Counter(str(letter.get("queue") or "default") for letter in _letters(keys, ask))
 
 
 def _letters(keys: Keys, ask: Ask) -> Iterator[dict[str, Any]]:

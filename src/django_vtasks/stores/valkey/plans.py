@@ -56,8 +56,9 @@ class ClientPlans:
         return results
 
     def _add_one(self, entry: Entry, caller: Caller) -> Plan[Added]:
-        def attempt(entry: Entry) -> Call:
-            return call("add", self.now(), *caller.next(), *self._gate.args([entry]))
+        def attempt(entry: Entry) -> Plan[bytes | None]:
+            text: bytes = yield call("add", self.now(), *caller.next(), *self._gate.args([entry]))
+            return text
 
         result = yield from let_in(entry, attempt, self.now())
         return result or added(entry.job, None)

@@ -9,7 +9,7 @@ from .admission import Entry, Gate
 from .keys import Keys
 from .letting_in import let_in
 from .records import is_over
-from .requests import Call, Command, Part, Plan, call
+from .requests import Command, Part, Plan, call
 
 CHUNK = 100
 """Entries looked at in one call."""
@@ -96,7 +96,8 @@ def fire(now: Part, firing: Firing, gate: Gate) -> Plan[Added | None]:
         text = yield call("fire", now, *slot, 0)
         return None if text is None else Added(status=AddStatus.ADDED, job_id=None)
 
-    def attempt(entry: Entry) -> Call:
-        return call("fire", now, *slot, *gate.args([entry]))
+    def attempt(entry: Entry) -> Plan[bytes | None]:
+        text: bytes | None = yield call("fire", now, *slot, *gate.args([entry]))
+        return text
 
     return (yield from let_in(gate.entry(firing.job), attempt, now, conditions=(b"", *slot)))

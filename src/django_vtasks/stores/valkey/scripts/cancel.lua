@@ -22,7 +22,7 @@ end
 if letter == '' or not payload or not withdraw(queue, priority, payload) then
   return 'moved'
 end
-bury(id, letter)
+bury(id, queue, letter)
 evict(cap, 1000)
 call('SREM', P .. 'cancels', id)
 if key ~= '' then

@@ -1,13 +1,15 @@
--- Remove dead letters.
+-- Remove the oldest dead letters, as long as they are those that were read.
 --
--- ARGV: now, number of letters, the letters.
--- Returns: how many were there.
+-- ARGV: now, number of letters, the letters from the oldest.
+-- Returns: how many were removed.
 --
 -- include: letters
 local dropped = 0
 for _ = 1, number() do
-  if unearth(arg()) then
-    dropped = dropped + 1
+  if call('LINDEX', P .. 'q:failed', -1) ~= arg() then
+    return dropped
   end
+  forget_letter(call('RPOP', P .. 'q:failed'))
+  dropped = dropped + 1
 end
 return dropped

@@ -4,16 +4,16 @@
 -- Returns: how many were there.
 --
 -- include: letters
-local removed = 0
+local removed, letters = 0, {}
 for _ = 1, number() do
   local id, letter = arg(), arg()
-  local known = call('DEL', P .. 'job:' .. id) == 1
-  call('DEL', P .. 'progress:' .. id)
+  local known = call('DEL', P .. 'job:' .. id)
   if letter ~= '' then
-    known = unearth(letter)
+    letters[#letters + 1] = letter
   else
     call('LREM', P .. 'finished', 1, id)
+    removed = removed + known
   end
-  removed = removed + (known and 1 or 0)
+  call('DEL', P .. 'progress:' .. id)
 end
-return removed
+return removed + unearth(letters)

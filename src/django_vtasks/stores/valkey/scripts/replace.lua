@@ -30,7 +30,7 @@ else
   keep_waiting(id, queue, priority, payload, 0)
 end
 if letter ~= '' then
-  unearth(letter)
+  unearth({ letter })
 end
 if entry ~= '' then
   call('SET', slot_key, slot)

@@ -56,10 +56,10 @@ local operations = {
     table.insert(forgotten, P .. 'job:' .. id)
     ended(id)
   end,
-  -- bury: id, letter
+  -- bury: id, queue, letter
   b = function()
-    local id, letter = arg(), arg()
-    bury(id, letter)
+    local id = arg()
+    bury(id, arg(), arg())
     buried = true
     ended(id)
   end,
