@@ -16,6 +16,7 @@ from ...jobs.model import Claim, JobState
 from ...jobs.transitions import Finish, Settlement
 from ..base import ClaimRequest, Exchange
 from .claims import IN_ORDER, LEASED, READY, new_token, wanted_slots
+from .lowwater import LowWater
 from .names import ALIVE, JOBS, LIMITED, LOCKS, METADATA, PAUSED, RESULTS, lock_id, metadata_key
 from .queries.arrays import array_of, hexed, packed
 from .rows import claims_of_round, ending_of, round_of
@@ -46,7 +47,7 @@ def is_one_statement(settlements: Sequence[Settlement]) -> bool:
 
 
 def exchange_in_one(
-    session: Session, settlements: Sequence[Settlement], request: ClaimRequest | None
+    session: Session, settlements: Sequence[Settlement], request: ClaimRequest | None, low_water: LowWater
 ) -> tuple[Exchange, bool]:
     """A round of `is_one_statement` settlements and perhaps a claim; nothing is claimed, and the answer is True, where
     there are limited jobs: see `limits`."""
@@ -57,8 +58,7 @@ def exchange_in_one(
     params = finished.params() if finished.items else []
     token = new_token()
     if wanted and request:
-        alive, pauses = metadata_key(ALIVE, request.owner), [metadata_key(PAUSED, queue) for queue in wanted]
-        params += [alive, list(wanted), list(wanted.values()), pauses, request.limit, request.owner, token]
+        params += _claim_params(request, wanted, low_water, token)
     rows = session.rows(_statement(finished.parts | (Part.CLAIM if wanted else Part.NONE)), params)
     done = rows.pop()[0] if finished.items else None
     refused = finished.refused(done)
@@ -68,9 +68,23 @@ def exchange_in_one(
         return Exchange(refused=refused), True
     places = {queue: place for place, queue in enumerate(wanted)}
     rows.sort(key=lambda row: (places[row[1]], -row[3], row[4], row[0]))
+    low_water.claimed([(row[1], row[3], row[4]) for row in rows], wanted, request.limit)
     started_at = rows[0][5] if rows else 0.0
     claims = claims_of_round(rows, session.vendor, request.owner, token, started_at)
     return Exchange(claims=tuple(claims), refused=refused), False
+
+
+def _claim_params(request: ClaimRequest, wanted: dict[str, int], low_water: LowWater, token: str) -> list[Any]:
+    floors = low_water.floors(wanted)
+    return [
+        metadata_key(ALIVE, request.owner),
+        packed(wanted),
+        packed(str(slots) for slots in wanted.values()),
+        packed(metadata_key(PAUSED, queue) for queue in wanted),
+        packed(str(priority) for priority, _ in floors),
+        packed(repr(since) for _, since in floors),
+        *(request.limit, request.owner, token),
+    ]
 
 
 class _Finished:
@@ -169,10 +183,12 @@ ended AS (
         {array_of("bytea")}, {array_of("float8")}, {array_of("float8")}
     ) WITH ORDINALITY AS e(id, token, state, data, ending, value, finished_at, ttl, place)
 )"""
+# Found by id alone: the index of leased rows would be read through the traces of every job that ended lately.
 _GONE = f"""
 gone AS (
     DELETE FROM {JOBS} j USING ended e
-    WHERE j.id = e.id AND j.status = 'PROCESSING' AND j.worker_id = %s AND COALESCE(j.lease_token, '') = e.token
+    WHERE j.id = e.id AND COALESCE(j.status, '') = 'PROCESSING' AND COALESCE(j.worker_id, '') = %s
+        AND COALESCE(j.lease_token, '') = e.token
     RETURNING j.id, j.queue, j.data, j.progress, j.progress_at
 )"""
 _KEPT = f"""
@@ -189,16 +205,32 @@ kept AS (
 _FREED = f"freed AS (DELETE FROM {LOCKS} l USING gone g WHERE l.job_id = g.id AND l.id = ANY({array_of('text')}))"
 _WANTED = f"""
 wanted AS MATERIALIZED (
-    SELECT w.queue, w.slots, w.place
+    SELECT w.queue, w.slots, w.floor, to_timestamp(w.since) AS since, w.place
     FROM (SELECT 1 FROM {METADATA} WHERE {{key}} = %s AND expires_at > {{now}}) alive,
-        unnest(%s::text[], %s::int[], %s::text[]) WITH ORDINALITY AS w(queue, slots, pause, place)
+        unnest(
+            {array_of("text")}, {array_of("int")}, {array_of("text")}, {array_of("int")}, {array_of("float8")}
+        ) WITH ORDINALITY AS w(queue, slots, pause, floor, since, place)
     WHERE NOT EXISTS (SELECT 1 FROM {METADATA} m WHERE m.{{key}} IN (w.pause, '{LIMITED}'))
     ORDER BY w.place
 )"""
 _HEAD = f"""
 head AS (
     SELECT ready.id FROM wanted w CROSS JOIN LATERAL (
-        SELECT id FROM {JOBS} WHERE queue = w.queue AND {READY} {IN_ORDER} LIMIT w.slots {{skip_locked}}
+        SELECT id FROM (
+            SELECT id FROM {JOBS} WHERE queue = w.queue AND {READY} AND priority > w.floor
+            {IN_ORDER} LIMIT w.slots {{skip_locked}}
+        ) above
+        UNION ALL
+        SELECT id FROM (
+            SELECT id FROM {JOBS} WHERE queue = w.queue AND {READY} AND priority = w.floor AND created_at >= w.since
+            {IN_ORDER} LIMIT w.slots {{skip_locked}}
+        ) level
+        UNION ALL
+        SELECT id FROM (
+            SELECT id FROM {JOBS} WHERE queue = w.queue AND {READY} AND priority < w.floor
+            {IN_ORDER} LIMIT w.slots {{skip_locked}}
+        ) below
+        LIMIT w.slots
     ) ready LIMIT %s
 )"""
 _CLAIMED = f"""

@@ -17,6 +17,7 @@ from .claims import is_ready
 from .client import alias_of
 from .exchange import exchange
 from .listen import Listener
+from .lowwater import LowWater
 from .options import DatabaseOptions
 from .pulse import pulse
 from .session import NewSession, Session, worker_session
@@ -45,6 +46,7 @@ class DatabaseWorkerStore:
         self._lease_thread = new_thread(alias, "vtasks-lease")
         self._vendor = connections[alias].vendor
         self._waiter = JobWaiter(self, self._listeners(alias), LONGEST_AT_SQLITE if self._is_sqlite else LONGEST)
+        self._low_water = LowWater()
         self._seen_version: tuple[int, int] | None = None
 
     async def open(self) -> None:
@@ -67,7 +69,7 @@ class DatabaseWorkerStore:
         began_at = asyncio.get_running_loop().time()
 
         def work(session: Session) -> tuple[Exchange, set[str]]:
-            return exchange(session, settlements, request, self._options.dead_letter_cap)
+            return exchange(session, settlements, request, self._options.dead_letter_cap, self._low_water)
 
         found, refilled = await self._run(work, places=len(settlements))
         if request is not None:
