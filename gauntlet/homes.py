@@ -1,0 +1,216 @@
+"""Where the jobs of a run live: a private server, how processes reach it, and what is left in it at the end."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tests.support.processes import manage
+from tests.support.servers import PostgresServer, Server, ValkeyServer
+
+PLAIN_APPS = ["django.contrib.contenttypes", "django_vtasks", "tests.project"]
+DATABASE_APPS = [*PLAIN_APPS, "django_vtasks.db"]
+#: The test project's own lead to the admin, which workers of a run do without.
+URLS = "django_vtasks.empty_urls"
+
+
+class Home(ABC):
+    """A store of one kind. `template` is a folder made once by `make_template` that saves each run the setup."""
+
+    name: ClassVar[str]
+    #: Whether there is a server process that can be frozen, restarted or cut off.
+    served: ClassVar[bool] = True
+    apps: ClassVar[list[str]] = DATABASE_APPS
+
+    def __init__(self, folder: Path, template: Path | None) -> None:
+        self.folder = folder
+        self.template = template
+        self.server: Server | None = None
+
+    @abstractmethod
+    def start(self) -> None:
+        """Make it ready for processes."""
+
+    @abstractmethod
+    def settings(self, port: int | None = None) -> dict[str, Any]:
+        """Django settings that lead there, through another port if given."""
+
+    @abstractmethod
+    def environment(self, port: int | None = None) -> dict[str, str]:
+        """Environment variables that lead there."""
+
+    @abstractmethod
+    def leftovers(self) -> list[str]:
+        """What is left of jobs and workers that are over; called in a process with Django set up."""
+
+    @property
+    def port(self) -> int:
+        """The server's port."""
+        assert self.server is not None
+        return self.server.port
+
+    def stop(self) -> None:
+        """End the server and remove its data."""
+        if self.server is not None:
+            self.server.discard()
+
+    @classmethod
+    def make_template(cls, folder: Path) -> Path | None:
+        """Prepare what every run of this store needs, in `folder`."""
+        return None
+
+
+class ValkeyHome(Home):
+    """Valkey, with its log of every answered write on, so that a restart finds the jobs again."""
+
+    name = "valkey"
+    apps = PLAIN_APPS
+
+    def start(self) -> None:
+        self.server = ValkeyServer(options=("--appendfsync", "always"))
+        self.server.start()
+
+    def settings(self, port: int | None = None) -> dict[str, Any]:
+        backend = "django_vtasks.backends.valkey.ValkeyTaskBackend"
+        url = f"redis://127.0.0.1:{port or self.port}/0"
+        return {"TASKS": {"default": {"BACKEND": backend, "OPTIONS": {"BROKER_URL": url}}}}
+
+    def environment(self, port: int | None = None) -> dict[str, str]:
+        return {"VTASKS_TEST_DB_URL": "sqlite://"}
+
+    def leftovers(self) -> list[str]:
+        with self.client() as client:
+            return [f"the key {key.decode()}" for key in sorted(client.scan_iter()) if _is_leftover(key.decode())]
+
+    def client(self):
+        """A plain client of the driver."""
+        import valkey
+
+        return valkey.Valkey(port=self.port, socket_timeout=10)
+
+
+#: Keys that belong to jobs that are not over, or to workers that are not gone.
+LIVE_KEYS = {"inflight", "leases", "workers", "processing", "unique", "cancels", "progress", "sched", "schedh", "prio"}
+
+
+def _is_leftover(key: str) -> bool:
+    kind = key.partition(":")[2].partition(":")[0]
+    return kind in LIVE_KEYS or (kind == "q" and not key.endswith("q:failed"))
+
+
+class DatabaseHome(Home):
+    """What PostgreSQL and SQLite share."""
+
+    @abstractmethod
+    def url(self, port: int | None) -> str:
+        """The address as the test project reads it."""
+
+    def settings(self, port: int | None = None) -> dict[str, Any]:
+        return {}
+
+    def environment(self, port: int | None = None) -> dict[str, str]:
+        return {"VTASKS_TEST_DB_URL": self.url(port)}
+
+    def leftovers(self) -> list[str]:
+        from django.db import connection
+
+        found = []
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT status, count(*) FROM db_queuedtask WHERE status <> 'FAILED' GROUP BY status")
+            found += [f"{count} rows of jobs with status {status}" for status, count in cursor.fetchall()]
+            cursor.execute("SELECT count(*) FROM db_uniquelock")
+            found += [f"{count} unique locks" for (count,) in cursor.fetchall() if count]
+            cursor.execute("SELECT key FROM db_vtaskmetadata WHERE key LIKE '%worker%'")
+            found += [f"the metadata row {key}" for (key,) in cursor.fetchall()]
+        return found
+
+
+class PostgresHome(DatabaseHome):
+    """PostgreSQL that writes through, so that a crash of the server loses nothing."""
+
+    name = "postgres"
+
+    def start(self) -> None:
+        self.server = _CopiedPostgres(self.template)
+        self.server.start()
+        if self.template is None:
+            _migrate(self.url(None))
+
+    def url(self, port: int | None) -> str:
+        return f"postgresql://postgres@127.0.0.1:{port or self.port}/vtasks"
+
+    @classmethod
+    def make_template(cls, folder: Path) -> Path | None:
+        server = _CopiedPostgres(None)
+        server.start()
+        try:
+            _migrate(server.url)
+            server.stop()
+            subprocess.run(["cp", "-a", str(server.folder / "data"), str(folder / "postgres")], check=True)
+        finally:
+            server.discard()
+        return folder / "postgres"
+
+
+class _CopiedPostgres(PostgresServer):
+    """A server whose data is a copy of the template's."""
+
+    def __init__(self, template: Path | None) -> None:
+        super().__init__(fsync="on")
+        self.external_url = ""
+        self._template = template
+
+    def prepare(self, data: Path) -> None:
+        if self._template is None:
+            super().prepare(data)
+        else:
+            subprocess.run(["cp", "-a", f"{self._template}/.", str(data)], check=True)
+
+
+class SqliteHome(DatabaseHome):
+    """An SQLite file, as one would set it up for several processes: with its write-ahead log."""
+
+    name = "sqlite"
+    served = False
+
+    def settings(self, port: int | None = None) -> dict[str, Any]:
+        pragmas = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL"
+        options = {"timeout": 20, "transaction_mode": "IMMEDIATE", "init_command": pragmas}
+        database = {"ENGINE": "django.db.backends.sqlite3", "NAME": str(self._file), "OPTIONS": options}
+        return {"DATABASES": {"default": database}}
+
+    def start(self) -> None:
+        if self.template is None:
+            _migrate(self.url(None))
+        else:
+            shutil.copy(self.template, self._file)
+
+    def url(self, port: int | None) -> str:
+        return f"sqlite://{self._file}"
+
+    @property
+    def _file(self) -> Path:
+        return self.folder / "db.sqlite3"
+
+    @classmethod
+    def make_template(cls, folder: Path) -> Path | None:
+        file = folder / "template.sqlite3"
+        _migrate(f"sqlite://{file}")
+        return file
+
+
+HOMES: dict[str, type[Home]] = {home.name: home for home in (ValkeyHome, PostgresHome, SqliteHome)}
+
+
+def _migrate(url: str) -> None:
+    settings = json.dumps({"INSTALLED_APPS": DATABASE_APPS, "ROOT_URLCONF": URLS})
+    manage(
+        "migrate",
+        *("--verbosity", "0"),
+        env={"VTASKS_TEST_DB_URL": url, "VTASKS_TEST_SETTINGS": settings},
+        timeout=180,
+    )
