@@ -312,3 +312,11 @@ def test_a_worker_that_stopped_is_not_listed(scene):
     scene.announce()
     scene.release(OWNER)
     assert json.loads(vtasks("workers", "--json")) == []
+
+
+def test_a_rollback_leaves_every_job_where_it_can_be_run(scene):
+    low, normal, high = scene.ready(priority=-5)[0], scene.ready()[0], scene.ready(priority=5)[0]
+    moved = json.loads(vtasks("rollback", "--json"))["moved"]
+    assert moved in {0, 2}
+    assert ids(scene, "ready") == {low, normal, high}
+    assert json.loads(vtasks("rollback", "--json"))["moved"] == 0

@@ -38,7 +38,7 @@ class Call(Protocol):
 
 
 class ThreadSlot(connections.Slot):
-    """One thread. `gate` is what it sleeps at, released to wake it; `is_on_the_way` says that it was woken for a call."""
+    """One thread. `gate` is what it sleeps at, released to wake it; `is_on_the_way`: it was woken for a call."""
 
     __slots__ = ("abandoned", "call", "gate", "is_on_the_way", "to_disconnect")
 

@@ -19,6 +19,7 @@ OPERATIONS: tuple[base.Operation, ...] = (
     schedule.Schedule(),
     acting.Purge(),
     acting.ClearQueue(),
+    acting.Rollback(),
     doctor.Doctor(),
     bench.Bench(),
     watching.Watch(),

@@ -58,6 +58,25 @@ class Resume(Pause):
         alias.admin.resume(queue)
 
 
+class Rollback(Operation):
+    """Make ready for workers of the 3.2 line."""
+
+    name = "rollback"
+    help = "Move waiting jobs to where a worker of the 3.2 line finds them. Stop the workers of this version first."
+
+    def add_arguments(self, parser: Any) -> None:
+        """None of its own."""
+
+    def run(self, console: Console, options: Options) -> None:
+        """Do it and tell how many were moved."""
+        alias = one_alias(options)
+        moved = alias.admin.level_priorities()
+        if console.as_json:
+            console.json({"alias": alias.name, "moved": moved})
+        else:
+            console.line(f"{alias.name}: moved {moved:,} waiting jobs to where 3.2 finds them")
+
+
 class Cancel(Operation):
     """Cancel jobs."""
 

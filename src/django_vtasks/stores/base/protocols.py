@@ -207,6 +207,11 @@ class AdminStore(Protocol):
         unique keys; returns how many. Leased jobs are never removed: cancel them."""
         ...
 
+    def level_priorities(self) -> int:
+        """Move ready jobs that a 3.2 worker would not find to where it looks, in order; returns how many. A store in
+        which it finds them all does nothing."""
+        ...
+
     def pause(self, queue: str) -> None:
         """No worker claims from the queue until `resume`; survives restarts."""
         ...

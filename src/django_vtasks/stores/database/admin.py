@@ -98,6 +98,10 @@ class DatabaseAdminStore:
         with self._session() as session, session.atomic():
             return paging.delete(session, which, limit)
 
+    def level_priorities(self) -> int:
+        """See `AdminStore.level_priorities`; there is nothing to move."""
+        return 0
+
     def pause(self, queue: str) -> None:
         """See `AdminStore.pause`."""
         with self._session() as session:

@@ -184,6 +184,10 @@ class MemoryAdminStore:
         self._state.letters.pop(job_id, None)
         self._state.results.pop(job_id, None)
 
+    def level_priorities(self) -> int:
+        """See `AdminStore.level_priorities`; there is nothing to move."""
+        return 0
+
     def pause(self, queue: str) -> None:
         """See `AdminStore.pause`."""
         with self._state.lock:
