@@ -166,7 +166,7 @@ class ValkeyAdminStore:
         return removed
 
     def level_priorities(self) -> int:
-        """See `AdminStore.level_priorities`: jobs of other priorities and of limits go into the list of their queue."""
+        """See `AdminStore.level_priorities`: jobs of other priorities or with limits go into their queue's list."""
         moved = 0
         for queue in overview.queue_names(self._keys, self._ask):
             while count := self._call("level", queue, 500):
