@@ -21,7 +21,7 @@ _LATER = {
 }
 _NEVER = {
     "OOM": "it is full (`maxmemory` is reached). Nothing was stored. Raise `maxmemory`, or let workers catch up",
-    "NOPERM": "its ACL does not permit this user what the queue needs (docs/valkey.md lists the commands and keys)",
+    "NOPERM": "its ACL does not permit this user what the queue needs (docs/PROTOCOL.md lists them)",
     "WRONGPASS": "user name and password are wrong",
     "NOAUTH": "it wants a password and none is configured",
     "WRONGTYPE": "a key under the queue's prefix holds something else: another program uses the same prefix",
