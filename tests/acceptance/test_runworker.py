@@ -102,6 +102,7 @@ def test_it_stops_after_as_many_jobs_as_it_may_take(env):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["--queue", ""], "--queue needs"),
         (["--id", ""], "--id must be"),
         (["--id", "x" * 65], "64"),
         (["--concurrency", "0"], "at least 1"),

@@ -123,6 +123,8 @@ def _backend(options: dict[str, Any]) -> Any:
 
 
 def _config(options: dict[str, Any]) -> WorkerConfig:
+    if "" in (options["queue"] or ()):
+        raise CommandError("--queue needs the name of a queue; leave it out for those of VTASKS_QUEUES.")
     worker_id = options["id"]
     if worker_id is not None and not 0 < len(worker_id.strip()) <= LONGEST_ID:
         raise CommandError(f"--id must be 1 to {LONGEST_ID} characters long.")
