@@ -9,7 +9,7 @@ import pytest
 
 from django_vtasks.stores.valkey.store import ValkeyClientStore, ValkeyWorkerStore
 from tests.stores.valkey_help import claim, job, options, raw_client, run_all
-from tests.support.waiting import aeventually
+from tests.support.waiting import aeventually, measured_for
 
 P = "{vt}:"
 QUEUES = ("one", "two", "three", "four")
@@ -126,7 +126,7 @@ async def test_an_idle_worker_with_four_queues_costs_twelve_commands_a_second_an
     async def every(seconds: float, call) -> None:
         while True:
             await call()
-            await asyncio.sleep(seconds)
+            await measured_for(seconds)
 
     async def extend() -> None:
         await asyncio.to_thread(worker.extend, "alpha", 15)
@@ -138,7 +138,7 @@ async def test_an_idle_worker_with_four_queues_costs_twelve_commands_a_second_an
     tasks = [asyncio.create_task(every(*call)) for call in calls]
     await parked(raw)
     before, start = raw.info("stats")["total_commands_processed"], time.monotonic()
-    await asyncio.sleep(5)
+    await measured_for(5)
     commands = raw.info("stats")["total_commands_processed"] - before - 1
     assert commands / (time.monotonic() - start) <= 12
     assert sum(item["name"] == "django-vtasks" for item in raw.client_list()) <= 3

@@ -56,6 +56,11 @@ async def let_others_run(turns: int = 20) -> None:
         await asyncio.sleep(0)
 
 
+async def measured_for(seconds: float) -> None:
+    """Let time pass because a rate is measured over it, not because something is hoped to have happened by then."""
+    await asyncio.sleep(seconds)
+
+
 def _try(condition: Callable[[], Any]) -> tuple[Any, AssertionError | None]:
     try:
         return condition(), None
