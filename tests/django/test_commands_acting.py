@@ -226,3 +226,11 @@ def test_a_worker_that_is_running_is_left_alone_by_purge(scene):
     (running,) = scene.running(owner=OWNER)
     run("vtasks", "purge")
     assert scene.admin.standing(running).lease_until > time.time()
+
+
+def test_without_a_terminal_a_confirmation_is_refused_with_what_to_do(scene, monkeypatch):
+    scene.ready(2)
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    code, text = refusal("clear_queue")
+    assert (code, "--force" in text) == (2, True)
+    assert len(ids(scene, "ready")) == 2

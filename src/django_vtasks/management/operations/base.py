@@ -159,8 +159,15 @@ def not_found(job_id: str, among: Sequence[Alias]) -> CommandError:
 
 
 def confirmed(question: str, options: Options) -> bool:
-    """Whether the operator typed `yes`, or said so beforehand with `--force`."""
-    return bool(options["force"]) or input(f"{question} Type 'yes' to go on: ").strip() == "yes"
+    """Whether the operator typed `yes`, or said so beforehand with `--force`. Raises CommandError without a terminal."""
+    if options["force"]:
+        return True
+    try:
+        return input(f"{question} Type 'yes' to go on: ").strip() == "yes"
+    except EOFError:
+        raise CommandError(
+            "Nobody is there to confirm it: give --force where no terminal is.", returncode=USAGE
+        ) from None
 
 
 def check_queue(alias: Alias, queue: str) -> None:
