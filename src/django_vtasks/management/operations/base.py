@@ -159,7 +159,7 @@ def not_found(job_id: str, among: Sequence[Alias]) -> CommandError:
 
 
 def confirmed(question: str, options: Options) -> bool:
-    """Whether the operator typed `yes`, or said so beforehand with `--force`. Raises CommandError without a terminal."""
+    """Whether the operator typed `yes` or gave `--force`. Raises CommandError where neither can be."""
     if options["force"]:
         return True
     try:
