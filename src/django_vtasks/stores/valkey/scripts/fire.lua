@@ -3,11 +3,10 @@
 -- ARGV: now, entry, expected slot or empty, slot, jobs (see admit.lua).
 -- Returns: nil, or text as add.lua does. A job that is held back by one that it may replace records nothing yet.
 --
--- include: admit
+-- include: admit, slots
 local now = clock()
 local key, expected, slot = P .. 'scheduler:vtasks_last_run:' .. arg(), arg(), arg()
--- Unreadable text counts as never, as in the 3.2 line.
-if tonumber(call('GET', key) or '') ~= tonumber(expected) then
+if not last_slot_is(key, expected) then
   return nil
 end
 local text = admit_all(now)

@@ -5,7 +5,7 @@
 --       or empty, its slot.
 -- Returns: 1, or 0 when something is no longer as it was read.
 --
--- include: places, records, letters, unique
+-- include: places, records, letters, unique, slots
 local now = clock()
 local key, id, record, payload, queue, priority, due = arg(), arg(), arg(), arg(), arg(), arg(), arg()
 local letter, entry, expected, slot = arg(), arg(), arg(), arg()
@@ -16,7 +16,7 @@ end
 if letter ~= '' and not has_letter(letter) then
   return 0
 end
-if entry ~= '' and tonumber(call('GET', slot_key) or '') ~= tonumber(expected) then
+if entry ~= '' and not last_slot_is(slot_key, expected) then
   return 0
 end
 if not withdraw(parse_waiting(record)) then
