@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from django.core import checks
-from django.db import connection
+from django.db.backends.signals import connection_created
 
 from django_vtasks.checks import run_checks
 from django_vtasks.framework import task_backends
@@ -149,8 +149,15 @@ def test_our_checks_have_a_tag(settings):
 
 def test_checks_and_backends_open_no_connection(settings):
     """I 114: pytest-django refuses any use of the database here."""
+    opened: list[str] = []
+
+    def note(connection, **_: object) -> None:
+        opened.append(connection.alias)
+
+    connection_created.connect(note)
     for path, options in ((DB, {}), (VALKEY, {"BROKER_URL": "valkey://127.0.0.1:1"})):
         settings.TASKS = entry(path, OPTIONS=options)
         assert list(task_backends["default"].check()) == []
     assert list(run_checks()) == []
-    assert connection.connection is None
+    connection_created.disconnect(note)
+    assert opened == []
