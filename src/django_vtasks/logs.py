@@ -5,6 +5,7 @@ attempt `duration` (seconds) and `traceback` too.
 """
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,6 +18,10 @@ from .jobs.outcomes import Abandonment, Discarded, Interrupted, Outcome, Snoozed
 from .jobs.transitions import Bury, Requeue
 
 logger = logging.getLogger("django_vtasks.worker")
+
+
+AFTERSHOCK = 10.0
+"""Seconds after an outage in which the next one counts as a part of it: connections of before break late."""
 
 
 @contextmanager
@@ -43,6 +48,7 @@ class LogLines:
     def __init__(self) -> None:
         self._down: set[str] = set()
         self._down_since = 0.0
+        self._up_since = -math.inf
         self._speaker: str | None = None
 
     def subscriptions(self) -> Mapping[type, Callable[[Any], None]]:
@@ -107,11 +113,12 @@ class LogLines:
 
     def outage(self, event: happened.StoreOutage) -> None:
         """One service speaks for all: its first try with the traceback, then one line for each pause."""
+        now = time.monotonic()
+        first = not self._down and now - self._up_since >= AFTERSHOCK
         if not self._down:
-            self._down_since = time.monotonic()
-        first = not self._down
+            self._down_since = now
         self._down.add(event.service)
-        if first or self._speaker is None:
+        if self._speaker is None:
             self._speaker = event.service
         error = event.error
         level = logging.ERROR if first else logging.WARNING if event.service == self._speaker else logging.DEBUG
@@ -133,7 +140,8 @@ class LogLines:
             self._speaker = None
         logger.debug("%s can use the store again after %.1f s", event.service, event.seconds)
         if not self._down:
-            logger.warning("The store can be used again after %.1f s", time.monotonic() - self._down_since)
+            self._up_since = time.monotonic()
+            logger.warning("The store can be used again after %.1f s", self._up_since - self._down_since)
 
     def blocked(self, event: happened.LoopBlocked) -> None:
         """The event loop stood still."""

@@ -247,6 +247,18 @@ class TestServerTroubles:
             store.close()
             asyncio.run(worker.close())
 
+    def test_a_renewal_that_is_not_answered_leaves_time_for_others_before_the_lease_runs_out(self, clean_valkey):
+        """Shown to catch: the timeout of any other call, which a short lease does not outlive."""
+        worker = ValkeyWorkerStore(options(clean_valkey, read_timeout=30.0))
+        worker.extend("a", 1.5)
+        clean_valkey.pause()
+        try:
+            assert seconds_until_unavailable(lambda: worker.extend("a", 1.5)) < 10
+        finally:
+            clean_valkey.resume()
+        assert worker.extend("a", 600)
+        asyncio.run(worker.close())
+
     async def test_a_worker_notices_a_server_that_hangs(self, worker, clean_valkey):
         await worker.open()
         assert not await worker.wait_for_jobs(["default"], 0.3)

@@ -175,6 +175,22 @@ def test_an_outage_is_one_traceback_then_a_line_for_each_pause_and_one_when_it_i
     assert told == [logging.ERROR, logging.WARNING, logging.WARNING]
 
 
+def test_what_breaks_right_after_an_outage_is_told_without_another_traceback(lines, monkeypatch):
+    def outage(service):
+        broken = StoreOutage(service=service, error=StoreUnavailable("away"), attempt=1, pause=1.0)
+        records = lines(broken, StoreRecovered(service=service, seconds=3.0))
+        assert records[-1].getMessage().startswith("The store can be used again")
+        return records[0]
+
+    now = 1000.0
+    monkeypatch.setattr(logs.time, "monotonic", lambda: now)
+    assert outage("consumer").exc_info
+    late = outage("wait")
+    assert (late.levelno, late.exc_info) == (logging.WARNING, None)
+    now += logs.AFTERSHOCK
+    assert outage("consumer").exc_info
+
+
 def test_evictions_and_abandoned_threads_are_told_with_their_number(lines):
     evicted, abandoned = lines(LettersEvicted(count=12), ThreadAbandoned(claim=CLAIM, total=3))
     assert "12 dead letters" in evicted.getMessage()

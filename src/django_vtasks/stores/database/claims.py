@@ -69,8 +69,7 @@ def is_ready(session: Session, queues: Sequence[str]) -> bool:
     return any(session.row(FIRST, (queue,)) for queue in keys.values())
 
 
-# In the order of the index: otherwise PostgreSQL expects to meet one soon among all rows, and where there is none, reads
-# them all.
+# In the order of the index: otherwise PostgreSQL expects to meet one soon among all rows, and reads them all in vain.
 FIRST = f"SELECT id FROM {JOBS} {{by_line}} WHERE queue = %s AND {READY} {IN_ORDER} LIMIT 1"
 _IS_READY = f"""
 SELECT 1 FROM unnest({array_of("text")}, {array_of("text")}) AS w(queue, pause)

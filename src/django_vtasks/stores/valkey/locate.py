@@ -24,9 +24,16 @@ class Link:
 
     def with_read_timeout(self, seconds: float) -> "Link":
         """The same link for commands that may take `seconds`."""
+        return self._with_timeouts(self.timeouts[0], seconds)
+
+    def within(self, seconds: float) -> "Link":
+        """The same link for commands that must not take longer than `seconds`, nor may connecting."""
+        return self._with_timeouts(min(self.timeouts[0], seconds), min(self.timeouts[1], seconds))
+
+    def _with_timeouts(self, connect: float, read: float) -> "Link":
         other = object.__new__(Link)
         other.__dict__ |= self.__dict__
-        other.timeouts = (self.timeouts[0], seconds)
+        other.timeouts = (connect, read)
         return other
 
 

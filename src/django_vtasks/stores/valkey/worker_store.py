@@ -46,7 +46,8 @@ class ValkeyWorkerStore:
         self._keys = Keys(options.prefix)
         self._link = link_of(options)
         self._client = AsyncClient(self._link)
-        self._lease_client = SyncClient(self._link)
+        self._lease_link = self._link
+        self._lease_client = SyncClient(self._lease_link)
         self._wakeup = Wakeup(self._link, self._keys, block=options.blocking_timeout, interval=options.poll_interval)
         self._told: set[str] = set()
         writer = Writer(options.result_ttl, self._told, TEST_GRACE if options.clock else 0.0)
@@ -146,6 +147,10 @@ class ValkeyWorkerStore:
 
     def extend(self, owner: str, seconds: float) -> bool:
         """See `WorkerStore.extend`."""
+        link = self._link.within(seconds / 3)
+        if link.timeouts != self._lease_link.timeouts:
+            self._lease_client.close()
+            self._lease_link, self._lease_client = link, SyncClient(link)
         return bool(self._lease_client.send(call("extend", self._now(), owner, seconds)))
 
     def release(self, owner: str) -> None:
