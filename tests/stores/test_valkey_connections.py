@@ -86,12 +86,13 @@ class TestSharing:
         assert raw.llen(QUEUE) == 300
 
     async def test_coroutines_of_one_loop_share_one_connection_and_few_calls(self, store, raw):
+        others = connections(raw)
         await store.aadd([job()])
         before = raw.info("commandstats")["cmdstat_evalsha"]["calls"]
         answers = await asyncio.gather(*[store.aadd([job(), job()]) for _ in range(100)])
         assert [len(answer) for answer in answers] == [2] * 100
         assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] - before <= 3
-        assert connections(raw) == 1
+        assert connections(raw) <= others + 1
 
     async def test_a_shared_call_answers_each_its_own(self, store):
         first = job(unique=a_key("k"))
