@@ -7,6 +7,7 @@ import logging
 import pytest
 
 from django_vtasks import events as happened
+from django_vtasks import logs
 from django_vtasks.events import Emitter
 from django_vtasks.jobs.errors import StoreUnavailable
 from django_vtasks.jobs.model import Claim, Failure, Job, Lease
@@ -105,8 +106,15 @@ def test_the_end_of_an_outage_is_one_line_when_all_have_recovered(emitter, caplo
     assert "again after" not in _shown(caplog)
     emitter.emit(happened.StoreRecovered(service="promoter", seconds=1.0))
     assert _shown(caplog).count("can be used again after") == 1
+
+
+@pytest.mark.parametrize(("aftershock", "level"), [(3600.0, "WARNING"), (0.0, "ERROR")])
+def test_what_breaks_soon_after_an_outage_belongs_to_it(emitter, caplog, monkeypatch, aftershock, level):
+    monkeypatch.setattr(logs, "AFTERSHOCK", aftershock)
     emitter.emit(outage("consumer", 1))
-    assert [record.levelname for record in caplog.records][-1] == "ERROR"
+    emitter.emit(happened.StoreRecovered(service="consumer", seconds=1.0))
+    emitter.emit(outage("consumer", 1))
+    assert [record.levelname for record in caplog.records][-1] == level
 
 
 def test_a_lease_that_was_merely_renewed_is_no_news(emitter, caplog):
