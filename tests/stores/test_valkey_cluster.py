@@ -19,7 +19,7 @@ from django_vtasks.stores.valkey.store import ValkeyAdminStore, ValkeyClientStor
 from tests.stores.valkey_help import claim, job, run_all
 from tests.support.builders import settled
 from tests.support.servers import LOOPBACK, ValkeyServer, free_port, start_or_skip
-from tests.support.waiting import aeventually, eventually
+from tests.support.waiting import aeventually, eventually, measured_for
 
 PATIENCE = 90.0
 """Seconds that a failover may take on a busy machine."""
@@ -153,7 +153,7 @@ class Load:
                 return await call()
             except StoreUnavailable:
                 self.troubles += 1
-                await asyncio.sleep(0.05)
+                await measured_for(0.05)
 
     async def progresses(self, jobs: int = 50) -> None:
         """Return when so many more jobs have run."""
@@ -231,7 +231,7 @@ class TestCluster:
         give, take = cluster.raw[source], cluster.raw[target]
         take.execute_command("CLUSTER", "SETSLOT", slot, "IMPORTING", cluster.id_of(source))
         give.execute_command("CLUSTER", "SETSLOT", slot, "MIGRATING", cluster.id_of(target))
-        time.sleep(0.3)
+        asyncio.run(measured_for(0.3))
         while keys := give.execute_command("CLUSTER", "GETKEYSINSLOT", slot, 100):
             give.execute_command("MIGRATE", LOOPBACK, cluster.nodes[target].port, "", 0, 5000, "KEYS", *keys)
         for raw in (take, give, *cluster.raw[:3]):
