@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from django_vtasks.events import JobRescued
 from django_vtasks.stores.base import ClaimRequest, Want
 from django_vtasks.stores.memory import MemoryStore
-from tests.support.waiting import aeventually, let_others_run
+from tests.support.waiting import aeventually, happens, let_others_run
 from tests.worker.flaky import FlakyStore
 from tests.worker.support import Bench, FakeExecutor
 
@@ -86,6 +88,35 @@ async def test_after_an_outage_nothing_is_rescued_before_others_could_renew():
         await aeventually(lambda: flaky.calls.count("extend") >= 3)
         assert bench.state(job) == "leased", "rescued although its holder had no time to renew"
         await bench.until_state(job, "dead")
+
+
+async def test_what_a_server_that_hung_says_late_is_not_acted_upon(monkeypatch):
+    """Shown to catch: leases looked at before the question only; on a hang of the server the fleet was robbed."""
+    time = [1000.0]
+    memory = MemoryStore(lambda: time[0])
+    flaky = FlakyStore(memory)
+    bench = Bench(flaky, lease_seconds=1.0, heartbeat_interval=0.1, rescue_interval=0.05)
+    [job] = bench.add()
+    memory.extend("other:1", 15)
+    await memory.exchange((), ClaimRequest(owner="other:1", wants=(Want(queue="default", slots=1),), limit=1))
+    answered, expired = asyncio.Event(), memory.expired
+
+    async def hangs(limit):
+        flaky.down = True
+        await aeventually(lambda: not bench.runtime.keeper.held)
+        time[0] += 60
+        monkeypatch.setattr(flaky, "expired", expired, raising=False)
+        answered.set()
+        return await expired(limit)
+
+    async with bench.run():
+        await aeventually(lambda: bench.runtime.keeper.held)
+        monkeypatch.setattr(flaky, "expired", hangs, raising=False)
+        monkeypatch.setattr(flaky, "now", memory.now, raising=False)
+        monkeypatch.setattr(flaky, "exchange", memory.exchange, raising=False)
+        await happens(answered)
+        await let_others_run(50)
+        assert bench.state(job) == "leased", "rescued although its holder had no time to renew"
 
 
 async def test_a_worker_does_not_rescue_its_own_jobs():

@@ -61,6 +61,9 @@ class Rescuer(PeriodicService):
         if not others:
             return False
         at = await self._store.now()
+        # A server that hung answers late, and every lease of the fleet has run out by then.
+        if self._wait_for_others() > 0:
+            return False
         settlements = [self._decided(claim, at) for claim in others]
         try:
             written = self._tell(settlements, await self._store.exchange(settlements, None))
