@@ -11,6 +11,9 @@ from .locate import Link, locate
 from .refusals import Remedy, needs_another_server, remedy_for, translate
 from .requests import Call, Part, Plan, Request, full_wire, wire
 
+_FAREWELLS: set[AsyncGenerator[None] | None] = set()
+"""Those of loops that still run: a client that nobody holds any more lives until its loop has closed it."""
+
 
 class AsyncClient:
     """Carries out plans in the event loop that first uses it. Owns its connection and closes it with the loop."""
@@ -49,7 +52,8 @@ class AsyncClient:
         connection, self._connection = self._connection, None
         if connection is not None:
             try:
-                await connection.disconnect(nowait=True)
+                # Waits until the transport is gone: a loop that ends at once would leave it open.
+                await connection.disconnect()
             except self._driver.all_errors:
                 pass
 
@@ -91,6 +95,7 @@ class AsyncClient:
         self._connection = connection
         if self._farewell is None:
             self._farewell = self._close_with_the_loop()
+            _FAREWELLS.add(self._farewell)
             await anext(self._farewell)
         return connection
 
@@ -99,6 +104,8 @@ class AsyncClient:
         try:
             yield
         finally:
+            _FAREWELLS.discard(self._farewell)
+            self._farewell = None
             await self.close()
 
     async def _locate(self) -> Address | None:
@@ -118,4 +125,4 @@ class AsyncClient:
         except self._driver.all_errors:
             return None
         finally:
-            await connection.disconnect(nowait=True)
+            await connection.disconnect()
