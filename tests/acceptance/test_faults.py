@@ -149,24 +149,50 @@ def test_two_workers_with_one_id_are_two_workers(site):
     assert site.effects() == dict.fromkeys("abcd", 1)
 
 
+def reloading_worker(site):
+    """A worker in development, and a module of its project to change."""
+    module = site.folder / "reloadable.py"
+    module.write_text("from contextlib import nullcontext\n\ndef context(**kwargs):\n    return nullcontext()\n")
+    worker = site.worker("--reload", DEBUG=True, VTASKS_TASK_CONTEXT="reloadable.context")
+    worker.env["PYTHONPATH"] = str(site.folder)
+    return worker, module
+
+
 def test_a_worker_in_development_restarts_when_code_changes_and_hands_back_what_ran(sqlite_site):
-    module = sqlite_site.folder / "reloadable.py"
-    text = "from contextlib import nullcontext\n\ndef context(**kwargs):\n    return nullcontext()\n"
-    module.write_text(text)
     gate = sqlite_site.path("gate")
-    worker = sqlite_site.worker("--reload", DEBUG=True, VTASKS_TASK_CONTEXT="reloadable.context")
-    worker.env["PYTHONPATH"] = str(sqlite_site.folder)
+    worker, module = reloading_worker(sqlite_site)
+
+    def is_seen() -> bool:
+        # The reloader measures changes from the first time that it looks, which may be after the first of these.
+        seen = "reloadable.py changed, reloading" in worker.log_text()
+        if not seen:
+            module.touch()
+        return seen
+
     with worker:
         worker.wait_for_log("starts")
         jobs = sqlite_site.enqueue(f"hold, {gate!r}")
         eventually(Path(f"{gate}.started").exists)
         Path(f"{gate}.started").unlink()
-        module.write_text(f"{text}\n# changed\n")
+        eventually(is_seen, within=60)
         worker.wait_for_log(r"starts(.|\n)*starts", within=60)
         eventually(Path(f"{gate}.started").exists)
         Path(gate).touch()
         sqlite_site.until_statuses(jobs, ["SUCCESSFUL"])
         os.killpg(worker.pid, signal.SIGINT)
-        worker.wait()
+        assert worker.wait() == 0
     [result] = sqlite_site.results(jobs).values()
     assert (result["attempts"], result["errors"]) == (2, [])
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_worker_in_development_hands_back_what_runs_when_its_parent_alone_is_asked_to_end(sqlite_site, number):
+    gate = sqlite_site.path("gate")
+    worker, _ = reloading_worker(sqlite_site)
+    with worker:
+        worker.wait_for_log("starts")
+        jobs = sqlite_site.enqueue(f"hold, {gate!r}")
+        eventually(Path(f"{gate}.started").exists)
+        worker.send(number)
+        assert worker.wait() == 0
+        assert sqlite_site.statuses(jobs) == ["READY"]

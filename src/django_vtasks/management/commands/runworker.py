@@ -60,24 +60,26 @@ class Command(BaseCommand):
 
     def _run_reloading(self, options: dict[str, Any]) -> None:
         from django.conf import settings as django_settings
-        from django.utils import autoreload
+
+        from ...worker import reloading
 
         if options["drain"] or options["max_jobs"]:
             raise CommandError("--reload is for a worker that stays: leave --batch and --max-jobs out.")
         if not django_settings.DEBUG:
             raise CommandError("--reload works with DEBUG = True only.")
+        if not reloading.is_child():
+            raise SystemExit(reloading.Parent().run())
         running: list[Any] = []
 
         def run() -> None:
             running.append(self._standalone(options))
             running[0].run()
 
-        try:
-            autoreload.run_with_reloader(run)
-        finally:
-            # The reloader ends the process whatever its threads do; what runs is handed back before.
+        def end() -> None:
             for standalone in running:
                 standalone.end_from_outside()
+
+        reloading.run_until_code_changes(run, end)
 
     def _standalone(self, options: dict[str, Any]) -> Any:
         from ...worker.runtime import RunLimits
