@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -52,7 +53,7 @@ class Parent:
 
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
-        self._ending = False
+        self._ending = threading.Event()
 
     def run(self) -> int:
         """Returns the exit status of the last child; 0 when a signal asked for the end."""
@@ -65,19 +66,19 @@ class Parent:
 
     def _run(self) -> int:
         environ = {**os.environ, autoreload.DJANGO_AUTORELOAD_ENV: "true"}
-        while not self._ending:
+        while not self._ending.is_set():
             arguments = autoreload.get_child_arguments()
             self._child = subprocess.Popen(arguments, env=environ, close_fds=False)  # noqa: S603 - this command again
-            if self._ending:
+            if self._ending.is_set():
                 # The signal came before there was a child that it could be passed on to.
                 self._child.terminate()
             status = self._child.wait()
-            if status != CHANGED and not self._ending:
+            if status != CHANGED and not self._ending.is_set():
                 return status
         return 0
 
     def _pass_on(self, _number: int, _frame: FrameType | None) -> None:
         # A terminal sends Ctrl-C to the child as well, which takes no notice of the second signal.
-        self._ending = True
+        self._ending.set()
         if self._child is not None:
             self._child.terminate()
