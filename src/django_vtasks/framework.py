@@ -5,7 +5,9 @@ Nothing else imports either package, so the names below are the same on every su
 
 import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import django
@@ -121,6 +123,33 @@ def is_heard(signal: Signal, *, level: int | None = None) -> bool:
     return logger.isEnabledFor(stock_level if level is None else level)
 
 
+_is_no_error: ContextVar[bool] = ContextVar("vtasks_is_no_error", default=False)
+
+
+class _NoError(logging.Filter):
+    """Lowers what the framework's receiver says of an end that is no error to INFO, without a traceback."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not _is_no_error.get() or record.funcName != log_task_finished.__name__:
+            return True
+        record.levelno, record.levelname = logging.INFO, logging.getLevelName(logging.INFO)
+        record.exc_info = None
+        return logger.isEnabledFor(logging.INFO)
+
+
+logger.addFilter(_NoError())
+
+
+@contextmanager
+def logged_as_no_error(wanted: bool) -> Iterator[None]:  # noqa: FBT001 - the condition, as of an `if`
+    """While a `task_finished` is sent: a job that was discarded shows as FAILED, and is no alarm all the same."""
+    token = _is_no_error.set(wanted)
+    try:
+        yield
+    finally:
+        _is_no_error.reset(token)
+
+
 def is_error_written() -> bool:
     """Whether a handler writes the error records of the framework's logger; one that only mails them does not.
 
@@ -166,6 +195,7 @@ __all__ = [
     "is_heard",
     "is_module_level_function",
     "is_only_logged",
+    "logged_as_no_error",
     "normalize_json",
     "task_backends",
     "task_enqueued",

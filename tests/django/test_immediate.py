@@ -290,6 +290,14 @@ def test_failures_are_logged_with_their_traceback(way, immediate, caplog):
     assert (finished.levelno, finished.exc_info) == (logging.INFO, None)
 
 
+@WAYS
+def test_a_discarded_job_is_no_alarm(way, immediate, caplog):
+    with caplog.at_level(logging.INFO, logger=LOGGER_NAME):
+        assert way(misbehave, "discard").state is JobState.DISCARDED
+    _, finished = [record for record in caplog.records if "state=" in record.getMessage()]
+    assert (finished.levelno, finished.exc_info) == (logging.INFO, None)
+
+
 # --- batches ----------------------------------------------------------------------------------------------------
 
 

@@ -131,6 +131,29 @@ async def test_the_framework_logs_a_failure_once_with_its_traceback(on, caplog):
             assert "ValueError: no" in caplog.text
 
 
+@pytest.mark.parametrize("listens", [False, True], ids=["only logged", "with a receiver"])
+async def test_a_discarded_job_is_no_alarm_in_the_frameworks_log(on, ear, caplog, listens):
+    if listens:
+        ear.listen(framework.task_finished, "finished", is_async=True)
+
+    def discard():
+        raise Discard("superseded")
+
+    with caplog.at_level(logging.DEBUG, framework.LOGGER_NAME):
+        for function in twins(discard):
+            caplog.clear()
+            await on.outcome(function)
+            finished = [record for record in caplog.records if "state=FAILED" in record.getMessage()]
+            assert [(record.levelno, record.levelname) for record in finished] == [(logging.INFO, "INFO")]
+            assert "Traceback" not in caplog.text
+            await on.outcome(twins(fail)[0])
+            assert caplog.records[-1].levelno == logging.ERROR
+    with caplog.at_level(logging.WARNING, framework.LOGGER_NAME):
+        caplog.clear()
+        await on.outcome(discard)
+        assert caplog.records == []
+
+
 async def test_only_a_final_failure_is_finished(ear):
     ear.listen(framework.task_finished, "finished")
     ear.listen(signals.task_retried, "retried")

@@ -8,7 +8,8 @@ from typing import Any
 
 from .. import framework
 from ..conf import queue_configs
-from ..framework import AnyTask, BaseTaskBackend, is_only_logged
+from ..framework import AnyTask, BaseTaskBackend, is_only_logged, logged_as_no_error
+from ..jobs.errors import Discard
 from ..jobs.model import Job
 from ..stores.base import AdminStore, ClientStore, WorkerStore
 from ..tasks import VTaskResult, clock, load_task, new_result, to_job
@@ -121,7 +122,9 @@ class ImmediateBackend(VTasksBaseBackend):
             raise
         except BaseException as error:
             # Inside the handler, so that the log receiver of the framework finds the traceback.
-            self._announce(attempt.fail(error))
+            announcements = attempt.fail(error)
+            with logged_as_no_error(isinstance(error, Discard)):
+                self._announce(announcements)
         else:
             self._announce(attempt.end_signals())
         return attempt.again
@@ -136,7 +139,9 @@ class ImmediateBackend(VTasksBaseBackend):
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 raise
-            await self._aannounce(attempt.fail(error))
+            announcements = attempt.fail(error)
+            with logged_as_no_error(isinstance(error, Discard)):
+                await self._aannounce(announcements)
         else:
             await self._aannounce(attempt.end_signals())
         return attempt.again

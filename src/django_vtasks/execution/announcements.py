@@ -16,7 +16,7 @@ from asgiref.sync import sync_to_async
 from django.dispatch import Signal
 
 from .. import framework, signals
-from ..framework import is_heard, is_only_logged
+from ..framework import is_heard, is_only_logged, logged_as_no_error
 from ..jobs.model import Claim, Job, JobRecord, JobState, Running
 from ..jobs.outcomes import Discarded, Interrupted, Succeeded
 from ..jobs.transitions import Bury, Finish, Requeue
@@ -73,10 +73,11 @@ async def announce_end(attempt: "Attempt", error: BaseException | None, send: Se
             await send(signal, options.worker_class, **attempt.names(), **details)
     if not is_heard(framework.task_finished, level=logging.INFO if error is None else logging.ERROR):
         return
-    for claim, _outcome, decision in attempt.endings:
+    for claim, outcome, decision in attempt.endings:
         if claim.job is not None and not isinstance(decision, Requeue):
             result = options.result_from(_final_record(claim, decision))
-            await send(framework.task_finished, options.backend_class, task_result=result)
+            with logged_as_no_error(isinstance(outcome, Discarded)):
+                await send(framework.task_finished, options.backend_class, task_result=result)
 
 
 def running_record(claim: Claim, job: Job) -> JobRecord:
