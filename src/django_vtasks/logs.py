@@ -167,6 +167,8 @@ class LogLines:
 
 def _verdict(outcome: Outcome, decision: Any) -> tuple[int, str]:
     if isinstance(outcome, Succeeded):
+        if outcome.despite is not None:
+            return logging.WARNING, f"succeeded although it had been told to stop: {_short(outcome.despite.message)}"
         return logging.INFO, "succeeded"
     if isinstance(outcome, Snoozed):
         return logging.INFO, f"snoozes for {outcome.delay:g} s"

@@ -101,6 +101,9 @@ slots = _gauge("vtasks_slots", "Slots of this worker by state", ("state",))
 store_errors_total = _counter("vtasks_store_errors_total", "Failed tries to reach the store", ("service",))
 batch_size = _histogram("vtasks_batch_size", "Members of a batch", ("queue",), SIZE_BUCKETS)
 abandoned_threads = _gauge("vtasks_abandoned_threads", "Threads given up that still run")
+late_successes_total = _counter(
+    "vtasks_late_successes_total", "Attempts that succeeded although told to stop (timeout, cancellation)", TASK
+)
 duplicates_total = _counter("vtasks_duplicates_total", "Enqueues refused by a unique key", TASK)
 
 
@@ -221,8 +224,10 @@ class Recorder:
         bound.duration.observe(event.duration)
         kind = _OUTCOMES[type(event.outcome)]
         bound.outcome(kind).inc()
-        if kind is OutcomeKind.SUCCEEDED:
+        if isinstance(event.outcome, Succeeded):
             bound.succeeded.inc()
+            if event.outcome.despite is not None:
+                late_successes_total.labels(*bound.labels).inc()
         elif isinstance(event.decision, Requeue):
             if kind in _FAILED_ON_THE_WAY:
                 retries_total.labels(*bound.labels).inc()

@@ -9,7 +9,7 @@ import pytest
 
 from django_vtasks.events import ThreadAbandoned
 from django_vtasks.exceptions import JobTimedOut, Retry
-from django_vtasks.jobs.model import DeadReason
+from django_vtasks.jobs.model import DeadReason, OutcomeKind
 from django_vtasks.jobs.outcomes import (
     Abandonment,
     Cancelled,
@@ -183,13 +183,54 @@ async def test_a_coroutine_that_ignores_its_end_is_abandoned_and_its_late_end_ch
     assert len(on.ended) == len(on.events) == 1
 
 
-async def test_work_that_was_finished_while_being_stopped_counts(on):
-    for stop in ("cancel", "interrupt"):
-        sleeper = Sleeper(answer=lambda: "saved")
-        claim = on.claim(sleeper.task(on))
-        getattr(await started(on, claim, sleeper.running), stop)()
+@pytest.mark.parametrize(
+    ("stop", "noted"), [("cancel", "JobCancelled"), ("timeout", "JobTimedOut"), ("interrupt", "")]
+)
+async def test_work_that_was_finished_while_being_stopped_counts_and_the_stop_is_noted(on, stop, noted):
+    sleeper = Sleeper(answer=lambda: "saved")
+    claim = on.claim(sleeper.task(on, timeout=0.02 if stop == "timeout" else None))
+    attempt = await started(on, claim, sleeper.running)
+    if stop != "timeout":
+        getattr(attempt, stop)()
+    (ended,) = await on.end_of(claim)
+    assert (type(ended.outcome), ended.outcome.value) == (Succeeded, b'"saved"')
+    failure = ended.decision.job.attempts[-1].failure
+    assert (failure.exception_class.rpartition(".")[2] if failure else "") == noted
+    if failure:
+        assert "it went on and returned after" in failure.message
+
+
+async def test_a_thread_that_returns_within_the_grace_has_succeeded_and_it_shows_that_it_ran_too_long():
+    async with bench(grace=DEADLINE) as on:
+        blocker = Blocker()
+        claim = on.claim(blocker.task(on, timeout=0.02))
+        attempt = await started(on, claim, blocker.running)
+        await aeventually(lambda: attempt.told_to_stop)
+        blocker.release.set()
         (ended,) = await on.end_of(claim)
-        assert ended.outcome == Succeeded(value=b'"saved"')
+    (job_attempt,) = ended.decision.job.attempts
+    assert (ended.outcome.value, job_attempt.outcome) == (b'"late"', OutcomeKind.SUCCEEDED)
+    assert job_attempt.failure.exception_class == "django_vtasks.jobs.errors.JobTimedOut"
+    assert "self.release.wait(DEADLINE)" in job_attempt.failure.traceback, "it says where the function was"
+    assert ended.decision.job.failures == 0
+
+
+@pytest.mark.parametrize("stop", ["cancel", "timeout"])
+async def test_stops_of_one_task_are_alike_wherever_they_met_it(on, blocker, stop):
+    """Their fingerprint names the task, neither a line of this package nor the one that happened to run."""
+    sleeper, timeout = Sleeper(), 0.02 if stop == "timeout" else None
+    for path, running in (
+        (sleeper.task(on, timeout=timeout), sleeper.running),
+        (blocker.task(on, timeout=timeout), blocker.running),
+    ):
+        claim = on.claim(path)
+        attempt = await started(on, claim, running)
+        if stop == "cancel":
+            attempt.cancel()
+        (ended,) = await on.end_of(claim)
+        failure = ended.outcome.failure
+        assert failure.fingerprint == f"{path}:{failure.exception_class.rpartition('.')[2]}"
+        assert "release.wait" in failure.traceback, "it says where the function was"
 
 
 async def test_a_function_may_ask_for_a_retry_when_the_worker_goes_but_not_when_the_job_is_cancelled():

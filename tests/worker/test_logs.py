@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from django_vtasks import events as happened
-from django_vtasks import logs
+from django_vtasks import logs, metrics
 from django_vtasks.events import Emitter
 from django_vtasks.jobs.errors import StoreUnavailable
 from django_vtasks.jobs.model import Claim, Failure, Job, Lease
@@ -43,6 +43,7 @@ def ended(outcome, **policy):
     ("outcome", "policy", "level", "text"),
     [
         (Succeeded(), {}, "INFO", "app.tasks.send (the-id, 0.250 s) succeeded"),
+        (Succeeded(despite=FAILURE), {}, "WARNING", "succeeded although it had been told to stop: no such user"),
         (Raised(failure=FAILURE), {}, "ERROR", "failed: ValueError: no such user\nTraceback ..."),
         (Raised(failure=FAILURE, delay=5.0), {"max_attempts": 3}, "WARNING", "next attempt in 5.0 s: ValueError"),
         (Snoozed(delay=60), {}, "INFO", "snoozes for 60 s"),
@@ -126,3 +127,13 @@ def test_a_lease_that_was_merely_renewed_is_no_news(emitter, caplog):
 
 def _shown(caplog):
     return "\n".join(record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
+
+
+def test_a_success_after_being_told_to_stop_is_counted():
+    client = pytest.importorskip("prometheus_client")
+    labels = {"task_name": "app.tasks.send", "queue": "mail"}
+    recorder = metrics.Recorder()
+    before = client.REGISTRY.get_sample_value("vtasks_late_successes_total", labels) or 0.0
+    for outcome in (Succeeded(), Succeeded(despite=FAILURE)):
+        recorder.ended(ended(outcome))
+    assert client.REGISTRY.get_sample_value("vtasks_late_successes_total", labels) == before + 1

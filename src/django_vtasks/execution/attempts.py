@@ -4,19 +4,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..events import AttemptEnded
 from ..exceptions import JobCancelled, JobTimedOut, QueueError
 from ..jobs.model import Claim, Job
-from ..jobs.outcomes import Abandonment, Outcome, Raised, Untouched
+from ..jobs.outcomes import Abandonment, Outcome, Raised, Succeeded, Untouched
 from ..jobs.transitions import Decision, decide
 from .announcements import running_record
 from .conduct import drive
-from .endings import Case, Stop
+from .endings import Case, Stop, stop_error
 from .environment import AnyResult, Done, Environment
-from .failures import describe
+from .failures import describe, describe_stop
 from .registry import RunnableTask
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Attempt:
     task: asyncio.Task[None] | None = None
     slot: "ContextSlot | None" = None
     stop: Stop | None = None
+    stack: str = ""
     endings: Sequence[Ending] = ()
     ended_at: float = 0.0
     executed: bool = True
@@ -109,9 +111,25 @@ class Attempt:
 
     def stopped(self, told: BaseException, how: Abandonment = Abandonment.STOPPED) -> Sequence[Outcome]:
         """The outcome of every claim when the function was stopped from outside; `told` stands for the stop."""
-        case = Case(told, self.runnable)
+        case = Case(told, self.runnable, is_stop=True)
         stop = self.stop or Stop.SHUTDOWN
         return [case.stopped(stop, how, job, partial(self.result_of, claim)) for claim, job in self.jobs()]
+
+    def despite_stop(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """The outcomes of a function that returned, those that succeeded with a note that it had been told to stop."""
+        if self.stop not in (Stop.TIMEOUT, Stop.CANCEL):
+            return outcomes
+        failure = describe_stop(self.stop_error(), self.path)
+        seconds = time.monotonic() - self.started_monotonic
+        failure = replace(failure, message=f"{failure.message}; it went on and returned after {seconds:.1f} s")
+        return [replace(item, despite=failure) if isinstance(item, Succeeded) else item for item in outcomes]
+
+    def stop_error(self) -> BaseException:
+        """The exception that stands for the stop, with a note of where the function's thread was when it was told."""
+        error = stop_error(self.stop or Stop.SHUTDOWN, self.runnable)
+        if self.stack:
+            error.add_note(f"When it was told to stop it was here:\n{self.stack}")
+        return error
 
     def jobs(self) -> Iterator[tuple[Claim, Job]]:
         """Every claim with its job."""

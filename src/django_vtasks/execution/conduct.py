@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..jobs.outcomes import Outcome
 from .announcements import Send, announce_end, announce_start, end_is_heard, send_on_loop, start_is_heard
 from .contexts import with_hygiene
-from .endings import Stop, is_control, stop_error
+from .endings import Stop, is_control
 
 if TYPE_CHECKING:
     from .attempts import Attempt
@@ -38,7 +38,7 @@ async def conduct(attempt: "Attempt", send: Send) -> BaseException | None:
         await _fail(attempt, raised, send)
         return raised
     if attempt.end():
-        attempt.settle(outcomes)
+        attempt.settle(outcomes if attempt.stop is None else attempt.despite_stop(outcomes))
         if end_is_heard(None):
             await announce_end(attempt, None, send)
     return None
@@ -106,7 +106,7 @@ async def _fail(attempt: "Attempt", raised: BaseException, send: Send) -> None:
             await _announce(attempt, raised, send)
         return
     try:
-        raise stop_error(stop, attempt.runnable) from raised  # noqa: TRY301 - as in _announce_raised
+        raise attempt.stop_error() from raised  # noqa: TRY301 - as in _announce_raised
     except BaseException as told:
         if attempt.end():
             attempt.settle(attempt.stopped(told))
@@ -127,7 +127,7 @@ async def _one_by_one(attempt: "Attempt") -> Sequence[Outcome]:
             if attempt.told_to_stop and not is_control(raised):
                 break
             attempt.ended_alone(claim, None, raised)
-    return attempt.stopped(stop_error(attempt.stop or Stop.SHUTDOWN, attempt.runnable))
+    return attempt.stopped(attempt.stop_error())
 
 
 async def _announce(attempt: "Attempt", error: BaseException, send: Send) -> None:

@@ -23,7 +23,7 @@ from ..jobs.outcomes import (
     TimedOut,
 )
 from ..jobs.retries import Exponential, Fixed, clamp_delay
-from .failures import describe
+from .failures import describe, describe_stop
 from .registry import RunnableTask
 
 logger = logging.getLogger(__name__)
@@ -55,10 +55,10 @@ def stop_error(stop: Stop, runnable: RunnableTask) -> BaseException:
 class Case:
     """One exception that ended an attempt of a task; the failure is described once for all members of a batch."""
 
-    def __init__(self, error: BaseException, runnable: RunnableTask) -> None:
+    def __init__(self, error: BaseException, runnable: RunnableTask, *, is_stop: bool = False) -> None:
         self.error = error
         self.runnable = runnable
-        self.failure = describe(error, runnable.path)
+        self.failure = (describe_stop if is_stop else describe)(error, runnable.path)
 
     def outcome(self, job: Job, result: ResultOf) -> Outcome:
         """The outcome for a job whose function raised; `result` makes its TaskResult for a callable backoff."""

@@ -1,8 +1,11 @@
 """An exception as a `Failure`: text that every store can keep, whatever the exception does."""
 
 import hashlib
+import itertools
+import sys
 import traceback
-from types import TracebackType
+from dataclasses import replace
+from types import FrameType, TracebackType
 
 from ..jobs.model import Failure
 
@@ -30,6 +33,19 @@ def describe(error: BaseException, func: str) -> Failure:
     )
 
 
+def describe_stop(error: BaseException, func: str) -> Failure:
+    """As `describe`, for an error that stands for a stop from outside: no line of the task raised it."""
+    return replace(describe(error, func), fingerprint=clean(f"{func}:{type(error).__name__}")[:FINGERPRINT_LIMIT])
+
+
+def stack_of_task(thread: int) -> str:
+    """Where the task that a thread runs is now, as lines of a traceback; empty when it runs none."""
+    outermost_first = [*traceback.walk_stack(sys._current_frames().get(thread))][::-1] if thread else []
+    below = itertools.dropwhile(lambda entry: not _is_ours(entry[0]), outermost_first)
+    of_the_task = itertools.dropwhile(lambda entry: _is_ours(entry[0]), below)
+    return "".join(traceback.StackSummary.extract(of_the_task).format())
+
+
 def class_path(error: BaseException) -> str:
     """The dotted path of an exception's class."""
     kind = type(error)
@@ -55,10 +71,14 @@ def shorten(text: str, limit: int) -> str:
 
 def _of_the_task(frames: TracebackType | None) -> TracebackType | None:
     while frames is not None and frames.tb_next is not None:
-        if not frames.tb_frame.f_globals.get("__name__", "").startswith(_OURS):
+        if not _is_ours(frames.tb_frame):
             break
         frames = frames.tb_next
     return frames
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(_OURS)
 
 
 def _message(error: BaseException) -> str:

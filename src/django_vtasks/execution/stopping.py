@@ -4,7 +4,7 @@ from ..events import ThreadAbandoned
 from ..jobs.outcomes import Abandonment, Outcome, Untouched
 from .attempts import Attempt
 from .conduct import announce_outside
-from .endings import Stop, stop_error
+from .endings import Stop
 
 
 class StoppableAttempt(Attempt):
@@ -46,6 +46,7 @@ class StoppableAttempt(Attempt):
         elif stop is Stop.SHUTDOWN:
             self._give_up()
         else:
+            self.stack = self.env.threads.stack_of(self)
             self._wait_for_end()
 
     def _drop(self) -> bool:
@@ -91,6 +92,6 @@ class StoppableAttempt(Attempt):
             announce_outside(self, error)
 
     def _end_from_outside(self, how: Abandonment) -> None:
-        told = stop_error(self.stop or Stop.SHUTDOWN, self.runnable)
+        told = self.stop_error()
         self.settle(self.stopped(told, how))
         announce_outside(self, told)

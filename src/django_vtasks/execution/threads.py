@@ -15,6 +15,7 @@ from typing import Protocol
 
 from . import connections
 from .contexts import open_backends, open_caches
+from .failures import stack_of_task
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +41,11 @@ class Call(Protocol):
 class ThreadSlot(connections.Slot):
     """One thread. `gate` is what it sleeps at, released to wake it; `is_on_the_way`: it was woken for a call."""
 
-    __slots__ = ("abandoned", "call", "gate", "is_on_the_way", "to_disconnect")
+    __slots__ = ("abandoned", "call", "gate", "ident", "is_on_the_way", "to_disconnect")
 
     def __init__(self, ledger: connections.Ledger) -> None:
         super().__init__(ledger)
+        self.ident = 0
         self.abandoned = False
         self.to_disconnect = False
         self.is_on_the_way = False
@@ -111,6 +113,10 @@ class SlotThreads:
                     self._spawn()
                 return
 
+    def stack_of(self, call: Call) -> str:
+        """Where the function that a call runs is now, as lines of a traceback; empty when it runs no more."""
+        return next((stack_of_task(slot.ident) for slot in self._slots if slot.call is call), "")
+
     def trim(self, excess: int) -> int:
         """Have up to `excess` sleeping threads close their connections, the longest asleep first; returns how many."""
         chosen = [slot for slot in tuple(self._asleep) if slot.connected][: max(0, excess)]
@@ -177,6 +183,7 @@ class SlotThreads:
 
     def _take_calls(self, slot: ThreadSlot) -> None:
         connections.current_slot.set(slot)
+        slot.ident = threading.get_ident()
         open_backends()
         open_caches()
         while not slot.abandoned:

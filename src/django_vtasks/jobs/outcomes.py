@@ -15,9 +15,10 @@ class Abandonment(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Succeeded:
-    """The function returned; `value` is the return value as JSON text."""
+    """The function returned; `value` is the return value as JSON text. `despite` is the stop it had been told of."""
 
     value: bytes = b"null"
+    despite: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

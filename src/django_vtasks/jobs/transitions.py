@@ -105,8 +105,8 @@ def decide(claim: Claim, outcome: Outcome, policy: Policy, ended_at: float) -> D
     if job is None:
         return _bury_undecodable(claim, outcome, policy, ended_at)
     match outcome:
-        case Succeeded(value=value):
-            return _succeed(claim, job, value, policy, ended_at)
+        case Succeeded():
+            return _succeed(claim, job, outcome, policy, ended_at)
         case Discarded(failure=failure):
             done = _ended(claim, job, OutcomeKind.DISCARDED, ended_at, failure)
             ttl = _result_ttl(job, policy)
@@ -170,11 +170,11 @@ def _result_ttl(job: Job, policy: Policy) -> float:
     return max(0.0, min(policy.result_ttl if job.result_ttl is None else job.result_ttl, MAX_RESULT_TTL))
 
 
-def _succeed(claim: Claim, job: Job, value: bytes, policy: Policy, ended_at: float) -> Finish:
+def _succeed(claim: Claim, job: Job, outcome: Succeeded, policy: Policy, ended_at: float) -> Finish:
     # Without a result nobody reads the history, and building it costs as much as running a small task.
     ttl = _result_ttl(job, policy)
-    done = _ended(claim, job, OutcomeKind.SUCCEEDED, ended_at) if ttl else job
-    return Finish(job=done, state=JobState.SUCCEEDED, value=value, result_ttl=ttl, finished_at=ended_at)
+    done = _ended(claim, job, OutcomeKind.SUCCEEDED, ended_at, outcome.despite) if ttl else job
+    return Finish(job=done, state=JobState.SUCCEEDED, value=outcome.value, result_ttl=ttl, finished_at=ended_at)
 
 
 def _failed(job: Job, claim: Claim, delay: float | None, policy: Policy) -> Decision:

@@ -41,6 +41,14 @@ class TestSettle:
         assert (attempt.worker_id, attempt.outcome) == ("alpha", "succeeded")
         assert (attempt.started_at, attempt.ended_at) == (about(store.clock() - 2), about(store.clock()))
 
+    async def test_a_success_keeps_that_it_had_been_told_to_stop(self, store: Bench):
+        job = await store.add()
+        late = Succeeded(value=b"1", despite=a_failure("too long"))
+        assert await store.settle(await store.claim_one(), late)
+        record = await store.get(job)
+        assert (record.state, record.value) == ("succeeded", b"1")
+        assert record.job.attempts[-1].failure == a_failure("too long")
+
     async def test_a_settled_job_is_nowhere_else(self, store: Bench):
         """Invariant 1."""
         await store.add()
