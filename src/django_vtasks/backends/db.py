@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from django.core.checks import CheckMessage
 
+from ..conf import default_result_ttl
 from ..stores.base import AdminStore, ClientStore, WorkerStore
 from ..tasks import moved_clock
 from .base import VTasksBaseBackend
@@ -76,4 +77,9 @@ class DatabaseTaskBackend(VTasksBaseBackend):
     def _store_options(self) -> "DatabaseOptions":
         from ..stores.database.options import DatabaseOptions
 
-        return DatabaseOptions(using=self.options.get("DATABASE"), dead_letter_cap=self.dlq_cap, clock=moved_clock())
+        return DatabaseOptions(
+            using=self.options.get("DATABASE"),
+            dead_letter_cap=self.dlq_cap,
+            result_ttl=default_result_ttl(self.alias),
+            clock=moved_clock(),
+        )

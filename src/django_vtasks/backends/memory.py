@@ -1,5 +1,6 @@
 """Jobs in memory, for tests."""
 
+from ..conf import default_result_ttl
 from ..stores.base import AdminStore, ClientStore, WorkerStore
 from ..stores.memory import MemoryStore
 from ..tasks import clock
@@ -38,7 +39,7 @@ class MemoryTaskBackend(VTasksBaseBackend):
         return shared(self.alias, KIND, self._make_store)
 
     def _make_store(self) -> MemoryStore:
-        return MemoryStore(clock, dead_letter_cap=self.dlq_cap)
+        return MemoryStore(clock, dead_letter_cap=self.dlq_cap, result_ttl=default_result_ttl(self.alias))
 
 
 def clear_memory() -> None:

@@ -240,6 +240,11 @@ def _bury_undecodable(claim: Claim, outcome: Outcome, policy: Policy, ended_at: 
     return Bury(letter=letter, result_ttl=max(0.0, min(policy.result_ttl, MAX_RESULT_TTL)))
 
 
+def cancelled(job: Job, raw: bytes, at: float, policy: Policy) -> Bury:
+    """What becomes of a job that is cancelled while it waits: a dead letter and a result like that of any end."""
+    return Bury(letter=cancelled_letter(job, raw, at), result_ttl=_result_ttl(job, policy))
+
+
 def cancelled_letter(job: Job, raw: bytes, at: float) -> DeadLetter:
     """The dead letter of a job that was cancelled while it waited; no attempt is added."""
     failure = Failure(

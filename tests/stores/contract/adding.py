@@ -10,8 +10,9 @@ import pytest
 
 from django_vtasks.jobs.errors import CodecError
 from django_vtasks.jobs.model import JobState, UniqueMode
+from django_vtasks.jobs.outcomes import Cancelled
 from tests.stores.bench import Bench, about, ids
-from tests.support.builders import a_key
+from tests.support.builders import a_failure, a_key
 
 MALFORMED_IDS = ["", "nope", "é" * 40, "0" * 10_000, "a\x00b", "../../etc", "00000000-0000-0000-0000-00000000000g"]
 
@@ -197,6 +198,20 @@ class TestCancel:
         await store.client.acancel(job.id)
         [letter] = await store.letters()
         assert (letter.id, letter.job.args, letter.failed_at) == (job.id, ["precious"], about(store.clock()))
+
+    async def test_the_outcome_of_a_cancelled_job_stays_as_long_as_any_result_when_its_letter_is_gone(
+        self, store: Bench
+    ):
+        """Whether it waited or ran, it has failed with the error of ours."""
+        waiting, running = await store.add(result_ttl=60), await store.add(result_ttl=60)
+        await store.client.acancel(waiting.id)
+        await store.settle(await store.claim_one(), Cancelled(failure=a_failure("stopped")))
+        await store.redrive(waiting, running)
+        assert await store.letters() == []
+        await store.advance(59)
+        assert [await store.state(job) for job in (waiting, running)] == ["dead", "dead"]
+        await store.advance(2)
+        assert [await store.state(job) for job in (waiting, running)] == [None, None]
 
     async def test_others_of_the_queue_stay(self, store: Bench):
         first, second, third = [await store.add(priority=number) for number in (0, 0, 5)]

@@ -61,7 +61,7 @@ class DatabaseClientStore:
         if found is None:
             return CancelStatus.UNKNOWN
         with self._session() as session, session.atomic():
-            return reading.cancel(session, found, self._options.dead_letter_cap)
+            return reading.cancel(session, found, self._options)
 
     async def acancel(self, job_id: str) -> CancelStatus:
         """See `ClientStore.cancel`."""

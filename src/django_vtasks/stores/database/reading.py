@@ -1,11 +1,14 @@
 """Reading and cancelling one job."""
 
+from dataclasses import replace
+
 from ...jobs.errors import CodecError
-from ...jobs.model import DeadLetter, DeadReason, Job, JobRecord
-from ...jobs.transitions import cancelled_letter
+from ...jobs.model import Job, JobRecord
+from ...jobs.transitions import Bury, Policy, cancelled
 from ..base import CancelStatus
 from .letters import bury, evict
 from .names import JOBS, RESULTS
+from .options import DatabaseOptions
 from .rows import JOB_COLUMNS, RESULT_COLUMNS, columns, job_of, payload_of, record_of, result_of
 from .session import Session
 from .unique import release
@@ -24,7 +27,7 @@ def read(session: Session, job_id: str) -> JobRecord | None:
     return None if row is None else result_of(row, vendor)
 
 
-def cancel(session: Session, job_id: str, dead_letter_cap: int) -> CancelStatus:
+def cancel(session: Session, job_id: str, options: DatabaseOptions) -> CancelStatus:
     """Bury a waiting job, or ask for the end of a leased one. Inside a transaction."""
     vendor = session.vendor
     now = vendor.epoch_column("{now}")
@@ -38,27 +41,19 @@ def cancel(session: Session, job_id: str, dead_letter_cap: int) -> CancelStatus:
     if status == "PROCESSING":
         session.run(f"UPDATE {JOBS} SET cancel_requested_at = {{now}} WHERE id = %s", (vendor.id_in(job_id),))
         return CancelStatus.REQUESTED
-    job, letter = _cancelled(job_id, queue, payload_of(data), vendor.epoch_out(at) or 0.0)
-    bury(session, [(letter, 0.0)])
-    evict(session, dead_letter_cap)
+    policy = Policy(result_ttl=options.result_ttl)
+    job, decision = _cancelled(job_id, queue, payload_of(data), vendor.epoch_out(at) or 0.0, policy)
+    bury(session, [(decision.letter, decision.result_ttl)])
+    evict(session, options.dead_letter_cap)
     if job and job.unique:
         release(session, [job])
     return CancelStatus.CANCELLED
 
 
-def _cancelled(job_id: str, queue: str, raw: bytes, at: float) -> tuple[Job | None, DeadLetter]:
+def _cancelled(job_id: str, queue: str, raw: bytes, at: float, policy: Policy) -> tuple[Job | None, Bury]:
     try:
         job = job_of(raw, job_id, queue)
     except CodecError:
-        stand_in = cancelled_letter(Job(id=job_id, func="", queue=queue), raw, at)
-        return None, DeadLetter(
-            id=job_id,
-            raw=raw,
-            queue=queue,
-            job=None,
-            reason=DeadReason.CANCELLED,
-            failure=stand_in.failure,
-            first_failed_at=at,
-            failed_at=at,
-        )
-    return job, cancelled_letter(job, raw, at)
+        stand_in = cancelled(Job(id=job_id, func="", queue=queue), raw, at, policy)
+        return None, replace(stand_in, letter=replace(stand_in.letter, job=None))
+    return job, cancelled(job, raw, at, policy)

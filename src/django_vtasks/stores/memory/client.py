@@ -1,16 +1,19 @@
 """The application's side of the memory store."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...jobs.codec import encode
 from ...jobs.model import Job, JobRecord, JobState
-from ...jobs.transitions import cancelled_letter
+from ...jobs.transitions import Policy, cancelled
 from ..base import Added, CancelStatus
-from .state import State
+from .state import Kept, State
 
 
 class MemoryClientStore:
-    """Enqueue, read, cancel."""
+    """Enqueue, read, cancel. `policy` says how long the result of a cancelled job is kept that names no time."""
+
+    policy = Policy()
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -66,6 +69,9 @@ class MemoryClientStore:
             stored.cancel_requested = True
             return CancelStatus.REQUESTED
         state.withdraw(stored)
-        state.bury(cancelled_letter(stored.job, stored.raw, state.now()), stored.progress)
+        decision = cancelled(stored.job, stored.raw, state.now(), self.policy)
+        record = state.bury(decision.letter, stored.progress)
+        if decision.result_ttl:
+            state.results[job_id] = Kept(record=replace(record, letter=None), until=state.now() + decision.result_ttl)
         state.evict(state.dead_letter_cap)
         return CancelStatus.CANCELLED

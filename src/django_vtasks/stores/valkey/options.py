@@ -27,3 +27,8 @@ class ValkeyOptions:
     blocking_timeout: float = 1.0
     poll_interval: float = 0.22
     clock: Callable[[], float] | None = field(default=None, repr=False)
+
+    @property
+    def grace(self) -> float:
+        """Seconds by which the server's own expiry is put off while a test clock decides what is over."""
+        return 3600.0 if self.clock else 0.0

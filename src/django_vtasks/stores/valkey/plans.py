@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from ...jobs.codec import encode_letter
 from ...jobs.errors import StoreUnavailable
 from ...jobs.model import JobRecord, JobState
-from ...jobs.transitions import cancelled_letter
+from ...jobs.transitions import Policy, cancelled
 from ..base import Added, AddStatus, CancelStatus
 from .admission import HELD, Entry, Gate, added, read_answers
 from .letting_in import TRIES, let_in
 from .options import ValkeyOptions
-from .records import read_record, waiting_parts
+from .records import dead_record, read_record, waiting_parts
 from .requests import Call, Part, Plan, call
 
 CHUNK = 500
@@ -84,8 +84,14 @@ class ClientPlans:
         raise StoreUnavailable(f"the job {job_id} moved each time it was looked at: try again")
 
     def _cancel_call(self, job_id: str, found: JobRecord, record: bytes | None, now: float) -> Call:
-        letter, key = b"", ""
+        words: tuple[Part, ...] = (b"", "")
+        result: tuple[Part, ...] = (0, b"")
         if record is not None and found.state is not JobState.LEASED:
-            letter = encode_letter(cancelled_letter(found.job, waiting_parts(record)[1], now))
-            key = found.job.unique.key if found.job.unique else ""
-        return call("cancel", self.now(), job_id, record or b"", letter, key, self._options.dead_letter_cap)
+            policy = Policy(result_ttl=self._options.result_ttl or 0.0)
+            decision = cancelled(found.job, waiting_parts(record)[1], now, policy)
+            words = (encode_letter(decision.letter), found.job.unique.key if found.job.unique else "")
+            if decision.result_ttl:
+                milliseconds = round((decision.result_ttl + self._options.grace) * 1000)
+                result = (max(1, milliseconds), dead_record(decision.letter, decision.result_ttl))
+        cap = self._options.dead_letter_cap
+        return call("cancel", self.now(), job_id, record or b"", *words, cap, *result)

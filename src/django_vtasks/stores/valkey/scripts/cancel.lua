@@ -1,10 +1,11 @@
 -- Take a waiting job out and bury it, or note that a leased one is to be cancelled.
 --
--- ARGV: now, id, its record as read or empty, letter (empty for a leased job), unique key or empty, dead-letter cap.
+-- ARGV: now, id, its record as read or empty, letter (empty for a leased job), unique key or empty, dead-letter cap,
+--       milliseconds that the result is kept or 0, its record.
 -- Returns: `cancelled`, `requested`, or `moved` when the job is no longer where the record said.
 --
 -- include: places, records, leases, letters, unique
-local id, record, letter, key, cap = arg(), arg(), arg(), arg(), number()
+local id, record, letter, key, cap, milliseconds, result = arg(), arg(), arg(), arg(), number(), number(), arg()
 insist()
 local current = call('GET', P .. 'job:' .. id) or ''
 if current ~= record then
@@ -28,5 +29,11 @@ call('SREM', P .. 'cancels', id)
 if key ~= '' then
   unlock(key, id, false)
 end
-call('DEL', P .. 'job:' .. id)
+if milliseconds > 0 then
+  call('SET', P .. 'job:' .. id, result, 'PX', string.format('%.0f', milliseconds))
+  call('LPUSH', P .. 'finished', id)
+  call('LTRIM', P .. 'finished', 0, RESULTS_LISTED - 1)
+else
+  call('DEL', P .. 'job:' .. id)
+end
 return 'cancelled'
