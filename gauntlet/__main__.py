@@ -27,7 +27,15 @@ def main() -> int:
     reports = []
     with Templates() as templates:
         for scenario, store, seed in _plan(options):
-            report = run(scenario, store, seed, short=options.short, template=templates.of(store), keep=options.keep)
+            report = run(
+                scenario,
+                store,
+                seed,
+                short=options.short,
+                seconds=options.seconds,
+                template=templates.of(store),
+                keep=options.keep,
+            )
             print(report, flush=True)
             reports.append(report)
     return _conclude(reports)
@@ -56,6 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="how many seeds (default 1)")
     parser.add_argument("--first-seed", type=int, default=1, metavar="N", help="the first of them (default 1)")
     parser.add_argument("--short", action="store_true", help="fewer jobs")
+    parser.add_argument("--seconds", type=float, metavar="N", help="for those that have a length (600; short: 10)")
     parser.add_argument("--list", action="store_true", help="list the scenarios and end")
     keep = Path(os.environ.get("GAUNTLET_KEEP", "/tmp/gauntlet-failures"))
     parser.add_argument("--keep", type=Path, default=keep, metavar="FOLDER", help=f"logs of failures ({keep})")

@@ -16,11 +16,12 @@ from gauntlet.waiting import PATIENCE, until
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of job: its task, how often it may be rescued, and its share in the mix."""
+    """A kind of job: its task, how often it may be rescued, its share in the mix, its queue if not the task's."""
 
     task: str
     rescues: int = 5
     share: int = 0
+    queue: str | None = None
 
 
 KINDS = {
@@ -30,10 +31,19 @@ KINDS = {
     "once": Kind("work_once", rescues=0, share=10),
     "retried": Kind("fail_once", share=5),
     "bulk": Kind("work_together", share=20),
+    "heap": Kind("work_together", share=20, queue="heap"),
+    "side": Kind("work", share=20, queue="side"),
     "block": Kind("block_the_loop"),
     "poison": Kind("kill_the_process", rescues=2),
+    "segfault": Kind("segfault", rescues=2),
+    "glutton": Kind("eat_memory", rescues=2),
+    "keyed": Kind("work_keyed", rescues=20),
+    "paced": Kind("work_paced", rescues=20),
+    "narrow": Kind("work_in_queue", rescues=20),
+    "slow": Kind("work_in_queue", rescues=20),
 }
-MIX = tuple(name for name, kind in KINDS.items() if kind.share)
+MIX = tuple(name for name, kind in KINDS.items() if kind.share and not kind.queue)
+BATCHED = frozenset(name for name, kind in KINDS.items() if kind.task == "work_together")
 SHORT, LONG = (0.0, 0.03), (0.3, 0.6)
 
 
@@ -116,7 +126,9 @@ class Feed:
         from gauntlet import tasks
 
         try:
-            result = getattr(tasks, KINDS[call.kind].task).enqueue(call.label, call.seconds)
+            kind = KINDS[call.kind]
+            task = getattr(tasks, kind.task)
+            result = (task.using(queue_name=kind.queue) if kind.queue else task).enqueue(call.label, call.seconds)
         except (StoreUnavailable, DatabaseError):
             self.unsure.append(call)
             close_old_connections()

@@ -47,6 +47,14 @@ class Home(ABC):
     def leftovers(self) -> list[str]:
         """What is left of jobs and workers that are over; called in a process with Django set up."""
 
+    @abstractmethod
+    def push(self, queue: str, raw: bytes) -> None:
+        """Put bytes into a queue as a foreign producer might; called in a process with Django set up."""
+
+    @abstractmethod
+    def abandon(self, queue: str, worker: str) -> None:
+        """Make what is ready in a queue what a dead worker of the 3.2 line had in flight; called as `push`."""
+
     @property
     def port(self) -> int:
         """The server's port."""
@@ -80,11 +88,20 @@ class ValkeyHome(Home):
         return {"TASKS": {"default": {"BACKEND": backend, "OPTIONS": {"BROKER_URL": url}}}}
 
     def environment(self, port: int | None = None) -> dict[str, str]:
-        return {"VTASKS_TEST_DB_URL": "sqlite://"}
+        return {"VTASKS_TEST_DB_URL": f"sqlite://{self.folder}/project.sqlite3"}
 
     def leftovers(self) -> list[str]:
         with self.client() as client:
             return [f"the key {key.decode()}" for key in sorted(client.scan_iter()) if _is_leftover(key.decode())]
+
+    def push(self, queue: str, raw: bytes) -> None:
+        with self.client() as client:
+            client.lpush(f"{{vt}}:q:{queue}", raw)
+
+    def abandon(self, queue: str, worker: str) -> None:
+        with self.client() as client:
+            while client.lmove(f"{{vt}}:q:{queue}", f"{{vt}}:processing:{worker}", "RIGHT", "LEFT"):
+                pass
 
     def client(self):
         """A plain client of the driver."""
@@ -95,6 +112,7 @@ class ValkeyHome(Home):
 
 #: Keys that belong to jobs that are not over, or to workers that are not gone.
 LIVE_KEYS = {"inflight", "leases", "workers", "processing", "unique", "cancels", "progress", "sched", "schedh", "prio"}
+LIVE_KEYS |= {"permits", "limq", "lim", "limwait"}
 
 
 def _is_leftover(key: str) -> bool:
@@ -115,6 +133,17 @@ class DatabaseHome(Home):
     def environment(self, port: int | None = None) -> dict[str, str]:
         return {"VTASKS_TEST_DB_URL": self.url(port)}
 
+    def push(self, queue: str, raw: bytes) -> None:
+        from django.apps import apps
+
+        apps.get_model("db", "QueuedTask").objects.create(queue=queue, data=raw)
+
+    def abandon(self, queue: str, worker: str) -> None:
+        from django.apps import apps
+
+        jobs = apps.get_model("db", "QueuedTask").objects.filter(queue=queue, status="QUEUED")
+        jobs.update(status="PROCESSING", worker_id=worker)
+
     def leftovers(self) -> list[str]:
         from django.db import connection
 
@@ -124,6 +153,8 @@ class DatabaseHome(Home):
             found += [f"{count} rows of jobs with status {status}" for status, count in cursor.fetchall()]
             cursor.execute("SELECT count(*) FROM db_uniquelock")
             found += [f"{count} unique locks" for (count,) in cursor.fetchall() if count]
+            cursor.execute("SELECT count(*) FROM db_limitgroup")
+            found += [f"{count} groups of jobs that wait for their limit" for (count,) in cursor.fetchall() if count]
             cursor.execute("SELECT key FROM db_vtaskmetadata WHERE key LIKE '%worker%'")
             found += [f"the metadata row {key}" for (key,) in cursor.fetchall()]
         return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django_vtasks.jobs.model import DeadReason, JobRecord, JobState, OutcomeKind
-from gauntlet.feed import Call
+from gauntlet.feed import BATCHED, Call
 from gauntlet.fleet import Worker
 from gauntlet.ledger import Run
 
@@ -119,7 +119,7 @@ class _Judge:
             yield f"succeeded, but attempt {last.number} did not run to its end"
             return
         value: Any = json.loads(record.value or b"null")
-        if self.call.kind != "bulk" and value != runs[0].nonce:
+        if self.call.kind not in BATCHED and value != runs[0].nonce:
             yield f"its value {value} is not what attempt {last.number} returned"
 
     def _death(self, record: JobRecord) -> Iterator[str]:

@@ -20,7 +20,10 @@ VARIABLE = "GAUNTLET_LEDGER"
 
 @dataclass(slots=True)
 class Run:
-    """One run of a task's code. `nonce` is new for every run; `ended` is None while, or if never, it got that far."""
+    """One run of a task's code. `nonce` is new for every run; `ended` is None while, or if never, it got that far.
+
+    `over` is when it ended or raised, `wall` what the clock on the wall showed at its start.
+    """
 
     job_id: str
     attempt: int
@@ -30,6 +33,8 @@ class Run:
     began: float
     ended: float | None = None
     raised: str | None = None
+    wall: float = 0.0
+    over: float | None = None
 
     @property
     def open(self) -> bool:
@@ -41,7 +46,7 @@ class Run:
 def noted(job_id: str, attempt: int, label: str) -> Iterator[str]:
     """Note the start of a run, and its end or the error that ended it; gives the nonce of the run."""
     nonce = uuid.uuid4().hex
-    _append(what="start", job=job_id, attempt=attempt, label=label, pid=os.getpid(), nonce=nonce)
+    _append(what="start", job=job_id, attempt=attempt, label=label, pid=os.getpid(), nonce=nonce, wall=time.time())
     try:
         yield nonce
     except BaseException as error:
@@ -70,14 +75,13 @@ class Ledger:
 
     def runs(self) -> list[Run]:
         """Every run so far, in the order of their starts."""
-        with self.path.open("rb") as file:
-            file.seek(self._read)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._read += len(whole)
-        for line in whole.splitlines():
-            self._take(json.loads(line))
+        for _ in self._new():
+            pass
         return list(self._runs.values())
+
+    def ended(self) -> list[Run]:
+        """The runs that came to their end since this was asked before."""
+        return [run for run in self._new() if run.ended is not None]
 
     def by_job(self) -> dict[str, list[Run]]:
         """The runs of each job."""
@@ -90,11 +94,22 @@ class Ledger:
         """What runs in a process, or ran when it was killed."""
         return [run for run in self.runs() if run.pid == pid and run.open]
 
-    def _take(self, line: dict) -> None:
+    def _new(self) -> Iterator[Run]:
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            text = file.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for line in whole.splitlines():
+            yield self._take(json.loads(line))
+
+    def _take(self, line: dict) -> Run:
         nonce, at = line["nonce"], line["at"]
         if line["what"] == "start":
             self._runs[nonce] = Run(line["job"], line["attempt"], line["label"], line["pid"], nonce, at)
+            self._runs[nonce].wall = line["wall"]
         elif line["what"] == "end":
-            self._runs[nonce].ended = at
+            self._runs[nonce].ended = self._runs[nonce].over = at
         else:
-            self._runs[nonce].raised = line["error"]
+            self._runs[nonce].raised, self._runs[nonce].over = line["error"], at
+        return self._runs[nonce]

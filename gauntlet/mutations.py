@@ -12,36 +12,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SRC = "src/django_vtasks/"
+sys.path[:0] = [path for path in (str(ROOT),) if path not in sys.path]
+
+from gauntlet.mutants_of_load import MUTANTS_OF_LOAD  # noqa: E402 - after the path is set
+from gauntlet.mutation import DB, LUA, Mutation  # noqa: E402
+
 COPIED = ("src", "gauntlet", "tests/project", "tests/support", "tests/__init__.py")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutation:
-    """A fault: texts replaced in files of the package, and who must notice."""
-
-    name: str
-    about: str
-    changes: tuple[tuple[str, str, str], ...]
-    scenarios: tuple[str, ...]
-    stores: tuple[str, ...] = ("valkey", "postgres")
-
-    def apply(self, root: Path) -> None:
-        """Change the files under `root`. Raises LookupError when the product no longer has the text."""
-        for name, old, new in self.changes:
-            file = root / SRC / name
-            text = file.read_text()
-            if old not in text:
-                raise LookupError(f"{self.name}: {name} has no {old!r} any more: adapt the mutation")
-            file.write_text(text.replace(old, new))
-
-
-LUA = "stores/valkey/scripts/"
-DB = "stores/database/"
 
 MUTATIONS = [
     Mutation(
@@ -71,7 +51,7 @@ MUTATIONS = [
             ),
             (
                 DB + "oneround.py",
-                "AND j.worker_id = %s AND COALESCE(j.lease_token, '') = e.token",
+                "AND COALESCE(j.worker_id, '') = %s\n        AND COALESCE(j.lease_token, '') = e.token",
                 "AND %s <> '' AND e.token <> ''",
             ),
             (DB + "settle.py", "or (found.owner, found.token) != (lease.owner, lease.token)", ""),
@@ -153,6 +133,7 @@ MUTATIONS = [
         scenarios=("kill",),
         stores=("valkey",),
     ),
+    *MUTANTS_OF_LOAD,
 ]
 
 

@@ -38,7 +38,7 @@ def perform(options: argparse.Namespace, folder: Path) -> dict[str, object]:
     """Run one scenario; returns its report."""
     scenario = SCENARIOS[options.scenario]
     home = HOMES[options.store](folder, options.template)
-    stage = Stage(home, folder, options.seed, short=options.short, settings=scenario.settings)
+    stage = Stage(home, folder, options.seed, short=options.short, seconds=options.seconds, settings=scenario.settings)
     began = time.monotonic()
     try:
         verdict, problems = _verdict(stage, scenario)
@@ -74,6 +74,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("store", choices=HOMES)
     parser.add_argument("seed", type=int)
     parser.add_argument("--short", action="store_true", help="fewer jobs")
+    parser.add_argument("--seconds", type=float, help="how long a scenario that has a length lasts")
     parser.add_argument("--template", type=Path, help="what `Home.make_template` prepared")
     parser.add_argument("--keep", type=Path, help="where logs and ledger go when the run does not pass")
     return parser.parse_args()

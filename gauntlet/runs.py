@@ -12,10 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from gauntlet.homes import HOMES
-from gauntlet.waiting import PATIENCE
+from gauntlet.waiting import LENGTH, PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
 LONGEST_RUN = 420.0
+"""Seconds that a run takes at most, beside the length of a scenario that has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,19 +70,21 @@ def run(
     seed: int,
     *,
     short: bool = False,
+    seconds: float | None = None,
     template: Path | None = None,
     keep: Path | None = None,
 ) -> Report:
     """Run one scenario in a process of its own."""
     command = [sys.executable, "-m", "gauntlet.one", scenario, store, str(seed)]
     command += ["--short"] if short else []
+    command += ["--seconds", str(seconds)] if seconds is not None else []
     command += ["--template", str(template)] if template else []
     command += ["--keep", str(keep / f"{scenario}-{store}-{seed}")] if keep else []
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        printed, errors = process.communicate(timeout=LONGEST_RUN * PATIENCE)
+        printed, errors = process.communicate(timeout=(LONGEST_RUN + (seconds or LENGTH)) * PATIENCE)
     except BaseException:
         # It ends its workers and its server on SIGTERM; killed, it would leave them behind.
         process.terminate()

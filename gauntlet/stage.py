@@ -16,7 +16,7 @@ from gauntlet.feed import KINDS, Call, Feed
 from gauntlet.fleet import Worker
 from gauntlet.homes import URLS, Home
 from gauntlet.ledger import VARIABLE, Ledger, Run
-from gauntlet.waiting import PATIENCE, until
+from gauntlet.waiting import LENGTH, PATIENCE, SHORT_LENGTH, until
 
 LEASE = 2.0 * max(1.0, PATIENCE)
 HEARTBEAT = 0.5
@@ -39,19 +39,32 @@ class Vacuous(Exception):
 class Stage:
     """What a scenario acts on. After it, `finish` waits for quiescence and judges."""
 
-    def __init__(self, home: Home, folder: Path, seed: int, *, short: bool, settings: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        home: Home,
+        folder: Path,
+        seed: int,
+        *,
+        short: bool,
+        settings: dict[str, Any],
+        seconds: float | None = None,
+    ) -> None:
         self.home = home
         self.folder = folder
         self.seed = seed
         self.short = short
+        self.length = seconds or (SHORT_LENGTH if short else LENGTH)
         self.rng = random.Random(f"gauntlet {seed}")
         self.ledger = Ledger(folder / "ledger.jsonl")
         self.workers: list[Worker] = []
         self.feeds: list[Feed] = []
         self.enqueued: dict[str, Call] = {}
+        #: Labels of runs that the scenario judges by itself.
+        self.judged_apart: set[str] = set()
         self.facts: dict[str, float | int | str] = {}
         self.problems: list[str] = []
         self.rescues = {name: kind.rescues for name, kind in KINDS.items()}
+        self.judged: invariants.Evidence | None = None
         self._settings = settings
         self._finished = False
 
@@ -175,7 +188,7 @@ class Stage:
         self._drain()
         self.facts["drained_after"] = round(time.monotonic() - began, 1)
         self._end_workers()
-        evidence = self.evidence()
+        self.judged = evidence = self.evidence()
         self.facts |= invariants.summary(evidence)
         self.problems += invariants.problems(evidence)
         self._judge_logs()
@@ -191,7 +204,7 @@ class Stage:
             accepted=accepted,
             unsure=[call for feed in self.feeds for call in feed.unsure],
             records={job_id: store.get(job_id) for job_id in accepted},
-            runs=self.ledger.by_job(),
+            runs={job: runs for job, runs in self.ledger.by_job().items() if runs[0].label not in self.judged_apart},
             workers=self.workers,
             rescues=self.rescues,
         )

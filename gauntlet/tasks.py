@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import threading
 import time
 
-from django_vtasks import task
+from django_vtasks import Concurrency, Rate, task
 from gauntlet.ledger import VARIABLE, noted
 
 RESCUES = 5
+#: Pieces of 16 MiB that `eat_memory` takes at most.
+MOST_EATEN = 24
 
 
 class FirstTry(Exception):
@@ -90,9 +94,52 @@ def kill_the_process(context, label, seconds):
         os._exit(139)
 
 
-@task(takes_context=True)
+@task(takes_context=True, max_rescues=2)
+def segfault(context, label, seconds):
+    """Read where nothing is."""
+    with _noted(context, label):
+        time.sleep(seconds)
+        ctypes.string_at(0)
+
+
+@task(takes_context=True, max_rescues=2)
+def eat_memory(context, label, seconds):
+    """Take more and more memory, until somebody ends the process."""
+    with _noted(context, label):
+        held = []
+        while len(held) < MOST_EATEN:
+            held.append(b"x" * 2**24)
+            time.sleep(seconds / 10)
+        threading.Event().wait()
+
+
+@task(takes_context=True, max_rescues=20, limit=Concurrency(3, key="gauntlet:{key}"))
+async def work_keyed(context, label, seconds, key):
+    """As `work`; at most three of a key at once."""
+    with _noted(context, label) as nonce:
+        await asyncio.sleep(seconds)
+    return nonce
+
+
+@task(takes_context=True, max_rescues=20, rate=Rate(5, per=1.0, burst=2))
+async def work_paced(context, label, seconds):
+    """As `work`; at most five start in a second."""
+    with _noted(context, label) as nonce:
+        await asyncio.sleep(seconds)
+    return nonce
+
+
+@task(takes_context=True, max_rescues=20)
+async def work_in_queue(context, label, seconds):
+    """As `work`, for queues that have limits."""
+    with _noted(context, label) as nonce:
+        await asyncio.sleep(seconds)
+    return nonce
+
+
+@task(takes_context=True, result_ttl=0)
 def tick(context, label):
-    """What a schedule entry fires."""
+    """What a schedule entry fires. It leaves nothing behind by which a slot that is fired again would be known."""
     with _noted(context, label) as nonce:
         pass
     return nonce
