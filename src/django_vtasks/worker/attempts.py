@@ -12,6 +12,7 @@ from .batching import Collector
 from .flight import Flight, Stoppable
 from .settler import Settler
 from .slots import Slots
+from .tally import Tally
 from .wakeup import Wakeup
 
 type Done = Callable[[Claim, Outcome, float, Decision], None]
@@ -54,6 +55,7 @@ class Attempts:
         self.wakeup = Wakeup()
         self.slots = slots
         self.begun = 0
+        self.tally = Tally()
         self.executor = executor
         self._settler = settler
         self._collectors = collectors
@@ -135,6 +137,7 @@ class Attempts:
     def _begin(self, claim: Claim) -> None:
         self.slots.take(claim.queue)
         self.begun += 1
+        self.tally.started(claim.queue)
         if self._emitter.wanted(AttemptStarted):
             self._emitter.emit(AttemptStarted(claim=claim, worker_id=claim.lease.owner))
         self.flight.begun(claim.lease.token, self.executor.start(claim, self._ended))
@@ -157,6 +160,7 @@ class Attempts:
                 self._emitter.emit(AttemptStarted(claim=claim, worker_id=claim.lease.owner))
         attempt = self.executor.start_batch(group, member_ended)
         for claim in group:
+            self.tally.started(queue)
             self.flight.begun(claim.lease.token, attempt)
 
     def _ended(self, claim: Claim, _outcome: Outcome, _ended_at: float, decision: Decision) -> None:
@@ -165,6 +169,7 @@ class Attempts:
 
     def _finish(self, claim: Claim, decision: Decision) -> None:
         if self.flight.land(claim.lease.token):
+            self.tally.decided(claim.queue, decision)
             self._settler.add(Settlement(claim=claim, decision=decision))
         self.wakeup.ring()
 
@@ -178,6 +183,7 @@ class Attempts:
 
     def _settle(self, claim: Claim, outcome: Outcome, ended_at: float) -> Decision:
         decision = decide(claim, outcome, self._policy_of(claim), ended_at)
+        self.tally.decided(claim.queue, decision)
         self._settler.add(Settlement(claim=claim, decision=decision))
         return decision
 

@@ -11,6 +11,7 @@ from ..jobs.transitions import Bury, Policy, Settlement, decide
 from ..stores.base import Exchange, WorkerStore
 from .leases import LeaseKeeper
 from .service import Pace, PeriodicService
+from .tally import Tally
 
 logger = logging.getLogger("django_vtasks.worker")
 
@@ -35,6 +36,7 @@ class Rescuer(PeriodicService):
         interval: float,
     ) -> None:
         super().__init__(pace, interval)
+        self.tally = Tally()
         self._store = store
         self._keeper = keeper
         self._policy_of = policy_of
@@ -96,6 +98,7 @@ class Rescuer(PeriodicService):
     def _tell(self, settlements: Sequence[Settlement], exchange: Exchange) -> int:
         written = [s for s in settlements if s.claim.lease.token not in exchange.refused]
         for settlement in written:
+            self.tally.decided(settlement.claim.queue, settlement.decision)
             self._emitter.emit(JobRescued(claim=settlement.claim, decision=settlement.decision))
             if isinstance(settlement.decision, Bury):
                 self._emitter.emit(LetterBuried(letter=settlement.decision.letter))

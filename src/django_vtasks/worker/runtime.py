@@ -25,6 +25,7 @@ from .promoter import Promoter
 from .reconciler import Reconciler
 from .reports import Report, Reports
 from .rescuer import Rescuer
+from .sampler import Sampler
 from .service import OUTAGES, Pace, PeriodicService, Service, ServiceCrashed, Supervisor, WhenCrashed, unless_stopped
 from .settler import Settler
 from .slots import Slots, turns_of
@@ -214,11 +215,14 @@ class Runtime:
                 self._pace("announcer"),
                 max(1.0, 2 * self.config.heartbeat_interval),
             ),
+            Sampler(self.store, self.owner, self.config.queue_names, self.attempts.tally, self._pace("sampler")),
         ]
         if self.config.rescue_interval > 0:
             pace = self._pace("rescuer")
             interval = self.config.rescue_interval
-            services.append(Rescuer(self.store, self.keeper, self._policy_of, self._emitter, pace, interval))
+            rescuer = Rescuer(self.store, self.keeper, self._policy_of, self._emitter, pace, interval)
+            rescuer.tally = self.attempts.tally
+            services.append(rescuer)
         return services
 
     # --- life ----------------------------------------------------------------------------------------------------

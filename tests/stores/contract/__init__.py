@@ -14,6 +14,7 @@ from .letters import TestDeadLetterCap, TestDeadLetters, TestDelete, TestLetterG
 from .limits import TestConcurrency, TestLimitsAndLostReplies, TestRate, TestWaitingForALimit
 from .looking import TestCounts, TestPage, TestStanding
 from .progress import TestProgress
+from .sampling import TestGlance, TestSamples
 from .settling import TestFence, TestJobsWithoutResult, TestReclaim, TestRequeue, TestResults, TestSettle
 from .uniqueness import (
     TestDebounce,
@@ -42,6 +43,7 @@ __all__ = [
     "TestFire",
     "TestForeignJobs",
     "TestGet",
+    "TestGlance",
     "TestHasten",
     "TestHeld",
     "TestHold",
@@ -63,6 +65,7 @@ __all__ = [
     "TestRequeue",
     "TestRestore",
     "TestResults",
+    "TestSamples",
     "TestSettle",
     "TestStanding",
     "TestUnique",

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ...jobs.model import Claim, DeadLetter, Job, JobRecord, Lease, Progress
+from ...jobs.samples import Sample
 from ...jobs.transitions import Settlement
 from .values import (
     Added,
@@ -162,6 +163,15 @@ class WorkerStore(Protocol):
         """
         ...
 
+    async def glance(self) -> list[QueueCounts]:
+        """As `AdminStore.counts`, of at least the queues that workers serve, and cheap enough to be asked often."""
+        ...
+
+    async def record(self, owner: str, span: int, samples: Sequence[Sample]) -> None:
+        """Keep what an incarnation did in one span (`jobs.samples`) in the place of what it wrote of it before. It is
+        kept an hour longer than the span, whatever becomes of the worker, and then vanishes."""
+        ...
+
     async def now(self) -> float:
         """The store's clock."""
         ...
@@ -222,6 +232,10 @@ class AdminStore(Protocol):
 
     def workers(self) -> list[WorkerInfo]:
         """Live workers, by id."""
+        ...
+
+    def samples(self) -> list[Sample]:
+        """What the queues did in the last hour: of all workers together, by bucket and queue."""
         ...
 
     def recorded_slots(self, entries: Sequence[str]) -> Mapping[str, float]:

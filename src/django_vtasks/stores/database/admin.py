@@ -7,8 +7,9 @@ from itertools import batched
 from django.db import connections
 
 from ...jobs.model import DeadLetter
+from ...jobs.samples import Sample
 from ..base import Added, AddStatus, JobFilter, LetterGroup, Page, QueueCounts, Redrive, Standing, WorkerInfo
-from . import leases, looking, notify, paging, schedule
+from . import leases, looking, notify, paging, samples, schedule
 from .client import alias_of
 from .ids import canonical
 from .letters import evict, restore
@@ -57,6 +58,11 @@ class DatabaseAdminStore:
         """See `AdminStore.workers`."""
         with self._session() as session:
             return leases.live_workers(session)
+
+    def samples(self) -> list[Sample]:
+        """See `AdminStore.samples`."""
+        with self._session() as session:
+            return samples.samples(session)
 
     def recorded_slots(self, entries: Sequence[str]) -> Mapping[str, float]:
         """See `AdminStore.recorded_slots`."""

@@ -14,6 +14,7 @@ WORKER = "vtasks_worker:"
 PAUSED = "vtasks_paused:"
 ROLE = "vtasks_role:"
 LAST_RUN = "vtasks_last_run:"
+SAMPLES = "vtasks_samples:"
 #: The row that is there once a job with a limit was ever added.
 LIMITED = "vtasks_limits"
 

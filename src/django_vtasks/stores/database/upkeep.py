@@ -5,7 +5,7 @@ from typing import Any
 
 from ...jobs.model import Claim, Lease, Progress
 from ..base import Purged, Retention
-from . import permits
+from . import permits, samples
 from .leases import like
 from .letters import adopt, evict, remove
 from .names import ALIVE, JOBS, LOCKS, METADATA, RESULTS, WORKER
@@ -71,6 +71,7 @@ def purge(session: Session, retention: Retention, limit: int) -> Purged:
     adopt(session, limit)
     _purge_locks(session, limit)
     permits.purge(session, limit)
+    samples.purge(session)
     return Purged(
         results=_purge_results(session, limit),
         dead_letters=_purge_letters(session, retention, limit),

@@ -10,9 +10,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ...jobs.errors import StoreUnavailable
 from ...jobs.model import Claim, Lease, Progress
+from ...jobs.samples import Sample
 from ...jobs.transitions import Settlement
-from ..base import Added, ClaimRequest, Exchange, Firing, Pulse, Purged, Retention, WorkerInfo
-from . import leases, notify, schedule, upkeep
+from ..base import Added, ClaimRequest, Exchange, Firing, Pulse, Purged, QueueCounts, Retention, WorkerInfo
+from . import leases, looking, notify, schedule, upkeep
+from . import samples as sampling
 from .claims import is_ready
 from .client import alias_of
 from .exchange import exchange
@@ -131,6 +133,16 @@ class DatabaseWorkerStore:
     async def hold(self, role: str, owner: str, seconds: float) -> bool:
         """See `WorkerStore.hold`."""
         return await self._run(lambda session: leases.hold(session, role, owner, seconds))
+
+    # --- samples -------------------------------------------------------------------------------------------------
+
+    async def glance(self) -> list[QueueCounts]:
+        """See `WorkerStore.glance`."""
+        return await self._run(looking.counts)
+
+    async def record(self, owner: str, span: int, samples: Sequence[Sample]) -> None:
+        """See `WorkerStore.record`."""
+        await self._run(lambda session: sampling.record(session, owner, span, samples))
 
     # --- schedule ------------------------------------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 import orjson
 
 from ...jobs.codec import decode, encode
 from ...jobs.errors import CodecError
 from ...jobs.model import DeadLetter, Job, JobRecord, JobState
+from ...jobs.samples import KEPT, Sample, merged
 from ..base import (
     MAX_AHEAD,
     Added,
@@ -20,6 +22,7 @@ from ..base import (
     Standing,
     WorkerInfo,
 )
+from .counting import counts, ready_ids
 from .state import State
 from .stored import Stored
 
@@ -34,29 +37,7 @@ class MemoryAdminStore:
 
     def counts(self) -> list[QueueCounts]:
         """See `AdminStore.counts`."""
-        state = self._state
-        with state.lock:
-            queues: defaultdict[str, list[JobState]] = defaultdict(list)
-            for stored in state.jobs.values():
-                queues[stored.queue].append(stored.state)
-            for record in state.letters.values():
-                queues[record.job.queue].append(JobState.DEAD)
-            return [self._count(queue, queues.get(queue, [])) for queue in sorted({*queues, *state.paused})]
-
-    def _count(self, queue: str, states: list[JobState]) -> QueueCounts:
-        ready = [self._state.jobs[job_id].ready_at for job_id in self._ready(queue)]
-        return QueueCounts(
-            queue=queue,
-            ready=len(ready),
-            scheduled=states.count(JobState.SCHEDULED),
-            leased=states.count(JobState.LEASED),
-            dead=states.count(JobState.DEAD),
-            oldest_ready_at=min(ready, default=None),
-            paused=queue in self._state.paused,
-        )
-
-    def _ready(self, queue: str) -> list[str]:
-        return [*self._state.ready[queue].ids(), *self._state.limits.parked(queue)]
+        return counts(self._state)
 
     def page(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
         """See `AdminStore.page`."""
@@ -113,6 +94,12 @@ class MemoryAdminStore:
         with self._state.lock:
             live = [info for owner, info in self._state.workers.items() if self._state.lease_is_live(owner)]
         return sorted(live, key=lambda info: info.incarnation)
+
+    def samples(self) -> list[Sample]:
+        """See `AdminStore.samples`."""
+        state = self._state
+        with state.lock:
+            return merged(chain.from_iterable(state.samples.values()), since=state.now() - KEPT)
 
     def recorded_slots(self, entries: Sequence[str]) -> Mapping[str, float]:
         """See `AdminStore.recorded_slots`."""
@@ -211,7 +198,7 @@ class MemoryAdminStore:
                 yield from (state.jobs[job_id].record() for job_id in state.scheduled.ids())
             case JobState.READY:
                 for queue in sorted({*state.ready, *state.limits.queues()}):
-                    yield from (state.jobs[job_id].record() for job_id in self._ready(queue))
+                    yield from (state.jobs[job_id].record() for job_id in ready_ids(state, queue))
             case JobState.LEASED:
                 yield from (stored.record() for stored in sorted(state.leased.values(), key=_start))
             case JobState.DEAD:

@@ -6,6 +6,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ...jobs.codec import decode, decode_letter, encode, encode_letter
 from ...jobs.errors import CodecError
@@ -17,6 +18,9 @@ from .limits import Limits
 from .order import Order
 from .stored import Stored
 from .waiters import Waiters
+
+if TYPE_CHECKING:
+    from ...jobs.samples import Sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,7 @@ class State:
         self.workers: dict[str, WorkerInfo] = {}
         self.roles: dict[str, tuple[str, float]] = {}
         self.slots: dict[str, float] = {}
+        self.samples: dict[tuple[int, str], tuple[Sample, ...]] = {}
         self.paused: set[str] = set()
         self._numbers = itertools.count(1)
 

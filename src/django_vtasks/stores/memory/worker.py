@@ -7,8 +7,21 @@ from typing import Any
 
 from ...jobs.codec import encode
 from ...jobs.model import Claim, Lease, Progress
+from ...jobs.samples import Sample, spans_kept
 from ...jobs.transitions import Settlement
-from ..base import Added, AddStatus, ClaimRequest, Exchange, Firing, Pulse, Purged, Retention, WorkerInfo
+from ..base import (
+    Added,
+    AddStatus,
+    ClaimRequest,
+    Exchange,
+    Firing,
+    Pulse,
+    Purged,
+    QueueCounts,
+    Retention,
+    WorkerInfo,
+)
+from .counting import counts
 from .state import State
 from .stored import Stored
 
@@ -136,6 +149,21 @@ class MemoryWorkerStore:
                 return False
             state.roles[role] = (owner, state.now() + seconds)
             return True
+
+    # --- samples -------------------------------------------------------------------------------------------------
+
+    async def glance(self) -> list[QueueCounts]:
+        """See `WorkerStore.glance`."""
+        return counts(self._state)
+
+    async def record(self, owner: str, span: int, samples: Sequence[Sample]) -> None:
+        """See `WorkerStore.record`."""
+        state = self._state
+        with state.lock:
+            kept = spans_kept(state.now())
+            for key in [key for key in state.samples if key[0] not in kept]:
+                del state.samples[key]
+            state.samples[span, owner] = tuple(samples)
 
     # --- schedule ------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from ...jobs.codec import decode_letter, encode, encode_letter
 from ...jobs.model import DeadLetter, Job, JobRecord, JobState, evolve_job
+from ...jobs.samples import Sample
 from ..base import (
     MAX_AHEAD,
     Added,
@@ -17,7 +18,7 @@ from ..base import (
     Standing,
     WorkerInfo,
 )
-from . import overview, redriving, upkeep
+from . import overview, redriving, sampling, upkeep
 from .admission import Gate
 from .connection import link_of
 from .keys import Keys, check_queue
@@ -59,7 +60,7 @@ class ValkeyAdminStore:
 
     def counts(self) -> list[QueueCounts]:
         """See `AdminStore.counts`."""
-        return overview.counts(self._keys, self._ask, self._now)
+        return self._client.run(overview.counts(self._keys, self._now(), thorough=True))
 
     def page(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
         """See `AdminStore.page`."""
@@ -71,10 +72,13 @@ class ValkeyAdminStore:
         return Page(records=tuple(found))
 
     def _meant(self, which: JobFilter, start: int = 0) -> Iterator[tuple[int, Listed]]:
-        queues = [which.queue] if which.queue else overview.queue_names(self._keys, self._ask)
+        queues = [which.queue] if which.queue else self._queue_names()
         for position, listed in enumerate(self._listing.jobs(which.state, queues, start), start):
             if listed is not None and matches(listed.record, which):
                 yield position, listed
+
+    def _queue_names(self) -> list[str]:
+        return self._client.run(overview.queue_names(self._keys, thorough=True))
 
     def standing(self, job_id: str) -> Standing | None:
         """See `AdminStore.standing`."""
@@ -96,6 +100,10 @@ class ValkeyAdminStore:
     def workers(self) -> list[WorkerInfo]:
         """See `AdminStore.workers`."""
         return overview.workers(self._keys, self._ask, self._now)
+
+    def samples(self) -> list[Sample]:
+        """See `AdminStore.samples`."""
+        return self._client.run(sampling.samples(self._now()))
 
     def recorded_slots(self, entries: Sequence[str]) -> Mapping[str, float]:
         """See `AdminStore.recorded_slots`."""
@@ -168,7 +176,7 @@ class ValkeyAdminStore:
     def level_priorities(self) -> int:
         """See `AdminStore.level_priorities`: jobs of other priorities or with limits go into their queue's list."""
         moved = 0
-        for queue in overview.queue_names(self._keys, self._ask):
+        for queue in self._queue_names():
             while count := self._call("level", queue, 500):
                 moved += count
         return moved

@@ -1,7 +1,7 @@
 """Queues, groups of dead letters and workers at a glance."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import batched
 from typing import Any
@@ -14,7 +14,7 @@ from ...jobs.model import JobRecord
 from ..base import LetterGroup, QueueCounts, Standing, WorkerInfo
 from .keys import RESERVED_QUEUE, Keys, pattern
 from .listing import PIECE, Ask
-from .requests import Command, Part, call
+from .requests import Command, Part, Plan, call
 
 SCANNED = 50_000
 """Up to so many keys in the database they are all looked at for queues that only foreign producers know."""
@@ -23,43 +23,43 @@ SCANNED = 50_000
 # --- queues ------------------------------------------------------------------------------------------------------
 
 
-def queue_names(keys: Keys, ask: Ask) -> list[str]:
-    """Every queue that is known, by name."""
-    names = {name.decode() for name in ask(Command(("SMEMBERS", keys.named("queues"))))}
-    names |= {name.decode() for name in ask(Command(("SMEMBERS", keys.named("paused"))))}
-    if ask(Command(("DBSIZE",))) <= SCANNED:
+def queue_names(keys: Keys, *, thorough: bool) -> Plan[list[str]]:
+    """Every queue that is known, by name; if `thorough`, those that only foreign producers know as well."""
+    names = {name.decode() for name in (yield Command(("SMEMBERS", keys.named("queues"))))}
+    names |= {name.decode() for name in (yield Command(("SMEMBERS", keys.named("paused"))))}
+    if thorough and (yield Command(("DBSIZE",))) <= SCANNED:
         for kind in ("q", "sched", "schedh", "prio", "lim"):
             start = keys.named(f"{kind}:")
-            names |= {key.decode().removeprefix(start) for key in scan(ask, start)}
+            names |= {key.decode().removeprefix(start) for key in (yield from scan(start))}
     return sorted(names - {RESERVED_QUEUE})
 
 
-def scan(ask: Ask, start: str) -> Iterator[bytes]:
+def scan(start: str) -> Plan[list[bytes]]:
     """Every key that begins with a text."""
-    cursor = b"0"
+    cursor, keys = b"0", []
     while True:
-        cursor, found = ask(Command(("SCAN", cursor, "MATCH", pattern(start), "COUNT", 1000)))
-        yield from found
+        cursor, found = yield Command(("SCAN", cursor, "MATCH", pattern(start), "COUNT", 1000))
+        keys += found
         if cursor == b"0":
-            return
+            return keys
 
 
-def counts(keys: Keys, ask: Ask, now: Callable[[], Part]) -> list[QueueCounts]:
-    """Every queue that has jobs or is paused."""
-    names = queue_names(keys, ask)
-    paused = {name.decode() for name in ask(Command(("SMEMBERS", keys.named("paused"))))}
-    ready, oldest = _ready(names, ask, now)
-    leased = {queue.decode(): count for queue, count in batched(ask(call("leased", now())), 2)}
-    dead = _dead(keys, ask)
-    scheduled = {
-        queue: sum(ask(Command(("ZCARD", keys.named(f"{kind}:{queue}")))) for kind in ("sched", "schedh"))
-        for queue in names
-    }
+def counts(keys: Keys, now: Part, *, thorough: bool) -> Plan[list[QueueCounts]]:
+    """Every queue that has jobs or is paused, of those that `queue_names` finds."""
+    names = yield from queue_names(keys, thorough=thorough)
+    paused = {name.decode() for name in (yield Command(("SMEMBERS", keys.named("paused"))))}
+    ready, oldest = yield from _ready(names, now)
+    leased = {queue.decode(): count for queue, count in batched((yield call("leased", now)), 2)}
+    dead = yield from _dead(keys)
+    scheduled: Counter[str] = Counter()
+    for queue in names:
+        for kind in ("sched", "schedh"):
+            scheduled[queue] += yield Command(("ZCARD", keys.named(f"{kind}:{queue}")))
     found = [
         QueueCounts(
             queue=queue,
             ready=ready[queue],
-            scheduled=scheduled.get(queue, 0),
+            scheduled=scheduled[queue],
             leased=leased.get(queue, 0),
             dead=dead[queue],
             oldest_ready_at=oldest.get(queue),
@@ -70,15 +70,16 @@ def counts(keys: Keys, ask: Ask, now: Callable[[], Part]) -> list[QueueCounts]:
     return [item for item in found if item.ready or item.scheduled or item.leased or item.dead or item.paused]
 
 
-def _ready(names: Sequence[str], ask: Ask, now: Callable[[], Part]) -> tuple[Counter[str], dict[str, float]]:
+def _ready(names: Sequence[str], now: Part) -> Plan[tuple[Counter[str], dict[str, float]]]:
     ready: Counter[str] = Counter()
     oldest: dict[str, float] = {}
-    lines = [(*line, ("LINDEX", line[1], -1)) for line in batched(ask(call("lines", now(), len(names), *names)), 3)]
-    parked = batched(ask(call("parked", now(), len(names), *names)), 3)
+    told = yield call("lines", now, len(names), *names)
+    lines = [(*line, ("LINDEX", line[1], -1)) for line in batched(told, 3)]
+    parked = batched((yield call("parked", now, len(names), *names)), 3)
     lines += [(*line, ("ZRANGE", line[1], 0, 0)) for line in parked]
     for queue, _, length, look in lines:
         ready[queue.decode()] += length
-        found = ask(Command(look))
+        found = yield Command(look)
         first = _ready_at(found[0] if isinstance(found, list) and found else found or None)
         if first is not None:
             oldest[queue.decode()] = min(first, oldest.get(queue.decode(), first))
@@ -93,20 +94,18 @@ def _ready_at(raw: bytes | None) -> float | None:
     return max(job.enqueued_at, job.run_after or 0.0)
 
 
-def _dead(keys: Keys, ask: Ask) -> Counter[str]:
-    told = ask(Command(("HGETALL", keys.named("letter_queues"))))
+def _dead(keys: Keys) -> Plan[Counter[str]]:
+    told = yield Command(("HGETALL", keys.named("letter_queues")))
     counted = Counter({queue.decode(): int(count) for queue, count in batched(told, 2)})
-    if counted.total() == ask(Command(("LLEN", keys.failed()))):
+    if counted.total() == (yield Command(("LLEN", keys.failed()))):
         return counted
     # What 3.2 workers buried is not counted anywhere.
-    return Counter(str(letter.get("queue") or "default") for letter in _letters(keys, ask))
-
-
-def _letters(keys: Keys, ask: Ask) -> Iterator[dict[str, Any]]:
+    counted = Counter()
     start = 0
-    while found := ask(Command(("LRANGE", keys.failed(), start, start + PIECE - 1))):
-        yield from map(_fields, found)
+    while found := (yield Command(("LRANGE", keys.failed(), start, start + PIECE - 1))):
+        counted.update(str(letter.get("queue") or "default") for letter in map(_fields, found))
         start += PIECE
+    return counted
 
 
 def _fields(raw: bytes) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import orjson
 from ...jobs.codec import decode
 from ...jobs.errors import CodecError
 from ...jobs.model import Claim, Lease, Progress, UniqueMode, evolve_job
+from ...jobs.samples import Sample
 from ...jobs.transitions import Settlement
-from ..base import Added, ClaimRequest, Exchange, Firing, Pulse, Purged, Retention, WorkerInfo
-from . import upkeep
+from ..base import Added, ClaimRequest, Exchange, Firing, Pulse, Purged, QueueCounts, Retention, WorkerInfo
+from . import overview, sampling, upkeep
 from .admission import Gate
 from .async_client import AsyncClient
 from .claims import split_token, stored_claim
@@ -166,6 +167,16 @@ class ValkeyWorkerStore:
     async def hold(self, role: str, owner: str, seconds: float) -> bool:
         """See `WorkerStore.hold`."""
         return bool(await self._client.send(call("hold", self._now(), role, owner, seconds)))
+
+    # --- samples -------------------------------------------------------------------------------------------------
+
+    async def glance(self) -> list[QueueCounts]:
+        """See `WorkerStore.glance`; queues of foreign producers that no worker serves are not searched for."""
+        return await self._client.run(overview.counts(self._keys, self._now(), thorough=False))
+
+    async def record(self, owner: str, span: int, samples: Sequence[Sample]) -> None:
+        """See `WorkerStore.record`."""
+        await self._client.send(sampling.record(self._now(), owner, span, samples))
 
     # --- schedule and cleaning -----------------------------------------------------------------------------------
 
