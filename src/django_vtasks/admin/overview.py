@@ -11,7 +11,7 @@ from .. import models
 from ..jobs.errors import QueueError
 from ..operating.aliases import Alias, aliases
 from ..operating.overview import Finding, Overview, overview_of
-from . import links
+from . import charts, links
 from .base import StorePage, View, chosen_alias, record, tell_problem
 from .permissions import Permission, granted, require
 from .rows import job_row
@@ -81,7 +81,13 @@ def _section(alias: Alias, seen: Overview) -> dict[str, Any]:
         "totals": totals,
         "findings": [(finding, _finding_url(name, finding)) for finding in seen.findings],
         "queues": [
-            {"view": queue, "wait": queue.oldest_wait(seen.at), "urls": _queue_urls(name, queue.counts.queue)}
+            {
+                "view": queue,
+                "wait": queue.oldest_wait(seen.at),
+                "urls": _queue_urls(name, queue.counts.queue),
+                "done_chart": charts.done_chart(queue.history),
+                "depth_chart": charts.depth_chart(queue.history),
+            }
             for queue in seen.queues
         ],
         "workers": [

@@ -9,6 +9,7 @@ from ..jobs.errors import QueueError
 from ..jobs.model import JobRecord, JobState
 from ..stores.base import AdminStore, JobFilter, LetterGroup, QueueCounts, WorkerInfo
 from .aliases import Alias
+from .history import NO_HISTORY, History, histories
 from .wording import counted, duration, short_class
 
 LONG_WAIT = 300.0
@@ -23,12 +24,13 @@ SHOWN = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """One queue: its counts, and the slots of the live workers that serve it."""
+    """One queue: its counts, the slots of the live workers that serve it, and its last hour."""
 
     counts: QueueCounts
     workers: int
     slots: int
     busy: int
+    history: History = NO_HISTORY
 
     def oldest_wait(self, now: float) -> float | None:
         """How long the oldest ready job has been waiting, in seconds."""
@@ -91,7 +93,8 @@ def _look(name: str, store: AdminStore, configured: set[str], at: float) -> Over
         counts[queue] = QueueCounts(queue=queue)
     running = store.page(JobFilter(state=JobState.LEASED), limit=SHOWN).records
     live = {info.incarnation for info in infos}
-    queues = tuple(_queue_view(counts[queue], infos) for queue in sorted(counts))
+    past = histories(store.samples(), at)
+    queues = tuple(_queue_view(counts[queue], infos, past.get(queue, NO_HISTORY)) for queue in sorted(counts))
     workers = tuple(_worker_view(info, running) for info in infos)
     lost = tuple(record for record in running if record.running and record.running.worker_id not in live)
     groups = tuple(store.letter_groups(limit=5)) if any(count.dead for count in counts.values()) else ()
@@ -107,13 +110,14 @@ def _look(name: str, store: AdminStore, configured: set[str], at: float) -> Over
     )
 
 
-def _queue_view(counts: QueueCounts, infos: Sequence[WorkerInfo]) -> QueueView:
+def _queue_view(counts: QueueCounts, infos: Sequence[WorkerInfo], history: History) -> QueueView:
     serving = [info for info in infos if counts.queue in info.queues]
     return QueueView(
         counts=counts,
         workers=len(serving),
         slots=sum(info.concurrency for info in serving),
         busy=sum(info.running for info in serving),
+        history=history,
     )
 
 

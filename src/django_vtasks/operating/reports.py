@@ -1,5 +1,6 @@
 """What the store says, as JSON for programs. Moments are ISO 8601 with their zone, arguments are redacted."""
 
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -30,7 +31,7 @@ def overview_report(seen: Overview) -> dict[str, Any]:
 
 
 def queue_report(queue: QueueView, at: float) -> dict[str, Any]:
-    """One queue; `oldest_ready_seconds` is how long its oldest ready job waits."""
+    """One queue; `oldest_ready_seconds` is how long its oldest ready job waits, `per_minute` how fast it goes now."""
     counts = queue.counts
     return {
         "queue": counts.queue,
@@ -43,6 +44,7 @@ def queue_report(queue: QueueView, at: float) -> dict[str, Any]:
         "workers": queue.workers,
         "slots": queue.slots,
         "busy": queue.busy,
+        "per_minute": asdict(queue.history.rates),
     }
 
 

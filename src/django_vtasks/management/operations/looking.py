@@ -67,7 +67,10 @@ def _draw(console: Console, overviews: list[Overview]) -> None:
             console.line(f"error: the store cannot be reached: {seen.problem}")
             continue
         console.table(
-            ("QUEUE", "READY", "DELAYED", "RUNNING", "DEAD", "OLDEST", "WORKERS", "SLOTS", "STATE"),
+            (
+                *("QUEUE", "READY", "DELAYED", "RUNNING", "DEAD", "OLDEST"),
+                *("DONE/MIN", "FAILED/MIN", "WORKERS", "SLOTS", "STATE"),
+            ),
             [
                 (
                     queue.counts.queue,
@@ -76,6 +79,8 @@ def _draw(console: Console, overviews: list[Overview]) -> None:
                     queue.counts.leased,
                     queue.counts.dead,
                     _or_dash(queue.oldest_wait(seen.at)),
+                    queue.history.rates.succeeded,
+                    queue.history.rates.failed,
                     queue.workers,
                     f"{queue.busy}/{queue.slots}",
                     "paused" if queue.counts.paused else "served" if queue.workers else "not served",
