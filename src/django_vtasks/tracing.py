@@ -1,16 +1,20 @@
-"""OpenTelemetry traces (extra `otel`): the context travels with the job, every attempt is a span of its own.
+"""OpenTelemetry traces (extra `otel`): the context travels with the job, every wait and every attempt is a span.
 
-Nothing here imports OpenTelemetry unless the process has done so already: a project that does not trace pays nothing.
+Nothing here imports OpenTelemetry unless the process has done so already: a project that does not trace pays nothing,
+and its payloads say nothing of traces.
 """
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from .jobs.model import Claim
+from .jobs.errors import ControlFlow
+from .jobs.model import Claim, Job
 
 TRACER_NAME = "django_vtasks"
+
+type Attributes = dict[str, str | int | float]
 
 
 def is_active() -> bool:
@@ -30,44 +34,118 @@ def carrier() -> Mapping[str, str]:
 
 
 @contextmanager
-def enqueue_span(func: str, queue: str) -> Iterator[None]:
-    """The span of one enqueue, around the step in the store."""
+def enqueue_span(jobs: Sequence[Job]) -> Iterator[Mapping[str, str]]:
+    """The span of one enqueue, of one job or many; gives the context that is to travel with them."""
     if not is_active():
-        yield
+        yield {}
         return
     from opentelemetry import trace
 
+    funcs = sorted({job.func for job in jobs})
+    queues = sorted({job.queue for job in jobs})
+    attributes: Attributes = {
+        "messaging.system": "django_vtasks",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": ", ".join(queues),
+        "code.function": ", ".join(funcs),
+    }
+    if len(jobs) == 1:
+        attributes["messaging.message.id"] = jobs[0].id
+    else:
+        attributes["messaging.batch.message_count"] = len(jobs)
+    name = f"enqueue {funcs[0] if len(funcs) == 1 else 'jobs'}"
     tracer = trace.get_tracer(TRACER_NAME)
-    attributes = {"messaging.system": "django_vtasks", "messaging.destination.name": queue, "code.function": func}
-    with tracer.start_as_current_span(f"enqueue {func}", kind=trace.SpanKind.PRODUCER, attributes=attributes):
-        yield
+    with tracer.start_as_current_span(name, kind=trace.SpanKind.PRODUCER, attributes=attributes):
+        yield carrier()
 
 
 @contextmanager
 def attempt_span(claims: tuple[Claim, ...], worker_id: str) -> Iterator[Any]:
     """The span of one attempt, a child of the enqueue; that of a batch links to each member's enqueue instead.
 
-    An exception that leaves the block is recorded on the span.
+    How long each job waited is a span of its own before it. An exception that leaves the block is recorded on the
+    span, and is an error unless it says what is to become of the job.
     """
-    from opentelemetry import propagate, trace
+    from opentelemetry import context, propagate, trace
 
     jobs = [claim.job for claim in claims if claim.job]
-    contexts = [propagate.extract(dict(job.trace)) for job in jobs]
-    single = contexts[0] if len(contexts) == 1 else None
-    links = [] if single else [trace.Link(trace.get_current_span(context).get_span_context()) for context in contexts]
+    # Nothing of the context in which the worker happened to be started belongs to its jobs.
+    contexts = [propagate.extract(dict(job.trace), context.Context()) for job in jobs]
+    tracer = trace.get_tracer(TRACER_NAME)
+    for claim, travelled in zip(claims, contexts, strict=True):
+        _wait_span(tracer, claim, travelled)
+    single = len(contexts) == 1
+    token = context.attach(contexts[0] if single else context.Context())
+    try:
+        with tracer.start_as_current_span(
+            f"run {jobs[0].func}",
+            kind=trace.SpanKind.CONSUMER,
+            attributes=_attributes(jobs, worker_id),
+            links=[] if single else [_link(travelled) for travelled in contexts],
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span:
+            yield from _observed(span)
+    finally:
+        context.detach(token)
+
+
+def _observed(span: Any) -> Iterator[Any]:
+    from opentelemetry import trace
+
+    try:
+        yield span
+    except ControlFlow as wish:
+        span.set_attribute("vtasks.outcome", type(wish).__name__.lower())
+        raise
+    except BaseException as error:
+        span.set_attribute("vtasks.outcome", "raised")
+        span.record_exception(error)
+        span.set_status(trace.Status(trace.StatusCode.ERROR, type(error).__name__))
+        raise
+    else:
+        span.set_attribute("vtasks.outcome", "returned")
+
+
+def _link(travelled: Any) -> Any:
+    from opentelemetry import trace
+
+    return trace.Link(trace.get_current_span(travelled).get_span_context())
+
+
+def _attributes(jobs: Sequence[Job], worker_id: str) -> Attributes:
     first = jobs[0]
-    attributes: dict[str, str | int | float] = {
+    attributes: Attributes = {
         "messaging.system": "django_vtasks",
+        "messaging.operation.type": "process",
         "messaging.destination.name": first.queue,
-        "messaging.message.id": first.id if single else "",
-        "messaging.batch.message_count": len(jobs),
         "messaging.client.id": worker_id,
         "code.function": first.func,
-        "vtasks.attempt": first.starts + 1,
-        "vtasks.wait_seconds": max(0.0, claims[0].started_at - max(first.enqueued_at, first.run_after or 0.0)),
     }
-    tracer = trace.get_tracer(TRACER_NAME)
-    with tracer.start_as_current_span(
-        f"run {first.func}", context=single, kind=trace.SpanKind.CONSUMER, attributes=attributes, links=links
-    ) as span:
-        yield span
+    if len(jobs) == 1:
+        return attributes | {"messaging.message.id": first.id, "vtasks.attempt": first.starts + 1}
+    return attributes | {"messaging.batch.message_count": len(jobs)}
+
+
+def _wait_span(tracer: Any, claim: Claim, context: Any) -> None:
+    """The time from when the job could run to when it did; nothing for a job that nobody traces."""
+    from opentelemetry import trace
+
+    job = claim.job
+    if job is None or not trace.get_current_span(context).get_span_context().is_valid:
+        return
+    ready_at = max(job.enqueued_at, job.run_after or 0.0)
+    if job.attempts:
+        ready_at = max(ready_at, job.attempts[-1].ended_at)
+    attributes: Attributes = {"messaging.destination.name": job.queue, "messaging.message.id": job.id}
+    span = tracer.start_span(
+        f"wait {job.func}",
+        context=context,
+        attributes=attributes,
+        start_time=_nanoseconds(min(ready_at, claim.started_at)),
+    )
+    span.end(_nanoseconds(claim.started_at))
+
+
+def _nanoseconds(at: float) -> int:
+    return int(at * 1e9)

@@ -8,51 +8,15 @@ import time
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connections
 
-from django_vtasks.framework import task_backends
 from django_vtasks.jobs.model import JobState
 from django_vtasks.jobs.outcomes import Discarded, Raised
 from django_vtasks.operating.aliases import alias_named
 from django_vtasks.operating.facts import why
 from django_vtasks.operating.overview import overview_of
 from django_vtasks.stores.base import JobFilter
-from tests.django.conftest import entry
-from tests.support import databases
 from tests.support.builders import a_failure, a_key
-from tests.support.operators import FUNC, OWNER, Scene
-
-DATABASE = "django_vtasks.backends.db.DatabaseTaskBackend"
-VALKEY = "django_vtasks.backends.valkey.ValkeyTaskBackend"
-
-STORES = [
-    pytest.param("memory"),
-    pytest.param("sqlite"),
-    pytest.param("postgres", marks=pytest.mark.postgres),
-    pytest.param("mariadb", marks=pytest.mark.mariadb),
-    pytest.param("valkey", marks=pytest.mark.valkey),
-    pytest.param("redis", marks=pytest.mark.redis),
-]
-
-
-@pytest.fixture(params=STORES)
-def scene(request, settings, django_db_blocker):
-    """An empty store of each kind in turn, behind the alias `default`."""
-    kind = request.param
-    if kind == "memory":
-        settings.TASKS = entry()
-        yield Scene.of(task_backends["default"])
-    elif kind in ("valkey", "redis"):
-        server = request.getfixturevalue(f"clean_{kind}")
-        settings.TASKS = entry(VALKEY, QUEUES=[], OPTIONS={"BROKER_URL": server.url})
-        yield Scene.of(task_backends["default"])
-    else:
-        alias = request.getfixturevalue(f"{kind}_alias")
-        settings.TASKS = entry(DATABASE, QUEUES=[], OPTIONS={"DATABASE": alias})
-        with django_db_blocker.unblock():
-            yield Scene.of(task_backends["default"])
-            databases.empty(alias)
-            connections[alias].close()
+from tests.support.operators import FUNC, OWNER
 
 
 def reasons(job_id):

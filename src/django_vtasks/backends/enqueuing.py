@@ -14,6 +14,7 @@ from ..stores.base import Added, AddStatus
 from ..tasks import VTaskResult
 from .commit import CommitHook, after_commit, called_from_sync, open_transaction
 
+from .traced import is_traced, traced
 if TYPE_CHECKING:
     from .base import VTasksBaseBackend
 
@@ -45,6 +46,12 @@ class Enqueuer:
     def run(self, entries: Sequence[Entry]) -> list[Result | None]:
         """Store the entries, or see to it that it is done at the commit; one result per entry, in order."""
         waiting = self._deferred(entries)
+        if not is_traced():
+            return self._run(entries)
+        with traced(entries) as marked:
+            return self._run(marked)
+
+    def _run(self, entries: Sequence[Entry]) -> list[Result | None]:
         pairs: list[Pair] = []
         self._add(_without(entries, waiting), pairs)
         results = [self._answer(entry, answer) for entry, answer in pairs]
@@ -55,6 +62,12 @@ class Enqueuer:
     async def arun(self, entries: Sequence[Entry]) -> list[Result | None]:
         """As `run`."""
         waiting = self._deferred(entries)
+        if not is_traced():
+            return await self._arun(entries)
+        with traced(entries) as marked:
+            return await self._arun(marked)
+
+    async def _arun(self, entries: Sequence[Entry]) -> list[Result | None]:
         if not waiting and not self._backend.client_store.transactional and called_from_sync():
             waiting = await sync_to_async(self._deferred)(entries)
         pairs: list[Pair] = []
