@@ -118,6 +118,11 @@ def test_a_duplicate_that_shows_at_the_commit_points_at_the_survivor(way, memory
     assert (thrice.is_duplicate, thrice.duplicate_of) == (True, twice.id)
     duplicate.refresh()
     assert duplicate.status == "READY"
+    for read in (task_backends["default"].get_result, async_to_sync(task_backends["default"].aget_result)):
+        elsewhere = read(duplicate.id)
+        assert (elsewhere.id, elsewhere.is_duplicate, elsewhere.duplicate_of) == (duplicate.id, True, survivor.id)
+        elsewhere.refresh()
+        assert (elsewhere.id, elsewhere.is_duplicate, elsewhere.duplicate_of) == (duplicate.id, True, survivor.id)
     assert announced == [survivor.id, twice.id]
     assert memory.counts()[0].ready == 2
 

@@ -1,20 +1,21 @@
 """The one path from validated calls to a store: at once or at the commit, sync and async, one call or many."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from asgiref.sync import sync_to_async
 
 from ..events import JobAdded, events
 from ..framework import TaskResultDoesNotExist, is_heard, is_only_logged, task_enqueued
+from ..jobs.errors import QueueError
 from ..jobs.model import Job
-from ..stores.base import Added, AddStatus
+from ..stores.base import Added, AddStatus, DeferredStore
 from ..tasks import VTaskResult
 from .commit import CommitHook, after_commit, called_from_sync, open_transaction
-
 from .traced import is_traced, traced
+
 if TYPE_CHECKING:
     from .base import VTasksBaseBackend
 
@@ -45,13 +46,13 @@ class Enqueuer:
 
     def run(self, entries: Sequence[Entry]) -> list[Result | None]:
         """Store the entries, or see to it that it is done at the commit; one result per entry, in order."""
-        waiting = self._deferred(entries)
         if not is_traced():
             return self._run(entries)
         with traced(entries) as marked:
             return self._run(marked)
 
     def _run(self, entries: Sequence[Entry]) -> list[Result | None]:
+        waiting = self._deferred(entries)
         pairs: list[Pair] = []
         self._add(_without(entries, waiting), pairs)
         results = [self._answer(entry, answer) for entry, answer in pairs]
@@ -61,13 +62,13 @@ class Enqueuer:
 
     async def arun(self, entries: Sequence[Entry]) -> list[Result | None]:
         """As `run`."""
-        waiting = self._deferred(entries)
         if not is_traced():
             return await self._arun(entries)
         with traced(entries) as marked:
             return await self._arun(marked)
 
     async def _arun(self, entries: Sequence[Entry]) -> list[Result | None]:
+        waiting = self._deferred(entries)
         if not waiting and not self._backend.client_store.transactional and called_from_sync():
             waiting = await sync_to_async(self._deferred)(entries)
         pairs: list[Pair] = []
@@ -107,12 +108,24 @@ class Enqueuer:
             self._tell_committed(pairs)
 
     def _tell_committed(self, pairs: Sequence[Pair]) -> None:
+        holders: dict[str, str] = {}
         for entry, answer in pairs:
             if answer.status is not AddStatus.ADDED:
-                object.__setattr__(entry.result, "is_duplicate", True)
-                object.__setattr__(entry.result, "duplicate_of", answer.job_id)
+                entry.result.became_duplicate(answer.job_id)
+                if answer.job_id is not None:
+                    holders[entry.job.id] = answer.job_id
+        if holders:
+            self._remember(holders)
         if is_heard(task_enqueued):
             self._announce([entry.result for entry, answer in pairs if answer.status is AddStatus.ADDED])
+
+    def _remember(self, holders: Mapping[str, str]) -> None:
+        """Let other processes, to which the ids were passed on, find what stands for the duplicates."""
+        store = cast("DeferredStore", self._backend.client_store)
+        try:
+            store.remember(holders)
+        except QueueError as error:
+            logger.warning("Nothing can be read by the ids of these duplicates: %s (%s)", ", ".join(holders), error)
 
     # --- the store
 

@@ -224,7 +224,7 @@ class JobRecord:
 
     `value` is the return value as JSON text, present once the job has succeeded and while its result is kept.
     `letter` is present as long as a dead job's letter is. For bytes that do not decode, `job` is a stand-in that
-    knows `id` and `queue` only.
+    knows `id` and `queue` only. `stands_for` is the id that was asked for, where that was the id of a duplicate.
     """
 
     job: Job
@@ -234,6 +234,7 @@ class JobRecord:
     value: bytes | None = None
     progress: Progress | None = None
     letter: DeadLetter | None = None
+    stands_for: str | None = None
 
     @property
     def started_at(self) -> float | None:

@@ -31,7 +31,8 @@ class VTaskResult[**P, R](TaskResultOf[P, R]):  # type: ignore[misc] # the stubs
     """The result of a job. A held result does not change by itself: `refresh()` reads it again.
 
     `is_duplicate` says that the call turned out to be a duplicate only at the commit, after its result was returned;
-    `duplicate_of` is then the job that stands for it, if the store knows, and reading again reads that job.
+    `duplicate_of` is then the job that stands for it, if the store knows, and reading, here or in another process,
+    reads that job.
     `progress` and `metadata` are what the running task last saved.
     """
 
@@ -76,6 +77,12 @@ class VTaskResult[**P, R](TaskResultOf[P, R]):  # type: ignore[misc] # the stubs
             time.sleep(pause)
         raise TimeoutError(f"the job {self.id} did not finish within {timeout} seconds")
 
+    def became_duplicate(self, of: str | None, own_id: str | None = None) -> None:
+        """Note that the call turned out to be a duplicate of a job; `own_id` is the id that the call was given."""
+        object.__setattr__(self, "is_duplicate", True)
+        object.__setattr__(self, "duplicate_of", of)
+        object.__setattr__(self, "id", own_id or self.id)
+
     @property
     def _backend(self) -> Any:
         return self.task.get_backend()
@@ -87,6 +94,8 @@ class VTaskResult[**P, R](TaskResultOf[P, R]):  # type: ignore[misc] # the stubs
     def _take(self, read: Any) -> None:
         for name in _REFRESHED:
             object.__setattr__(self, name, getattr(read, name))
+        if read.is_duplicate:
+            self.became_duplicate(read.duplicate_of)
 
 
 _REFRESHED = (*sorted(TASK_REFRESH_ATTRS), "progress", "metadata", "retry_of", "state")
@@ -150,6 +159,8 @@ def result_from(record: JobRecord, backend: str) -> VTaskResult[..., Any]:
     object.__setattr__(result, "args", list(job.args))
     object.__setattr__(result, "kwargs", dict(job.kwargs))
     show(result, record)
+    if record.stands_for is not None:
+        result.became_duplicate(record.job.id, record.stands_for)
     return result
 
 

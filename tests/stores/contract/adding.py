@@ -180,6 +180,42 @@ class TestGet:
         assert record.last_attempted_at == about(store.clock())
 
 
+class TestRemember:
+    """Duplicates that come out after a commit, when their ids are known elsewhere."""
+
+    async def remembered(self, store: Bench):
+        if store.client.transactional:
+            pytest.skip("what is enqueued in the transaction is known to be a duplicate when it is enqueued")
+        job, duplicate = await store.add(unique=a_key()), store.job(unique=a_key())
+        [answer] = await store.client.aadd([duplicate])
+        assert await store.client.aget(duplicate.id) is None
+        await store.sync.remember({duplicate.id: answer.job_id})
+        return job, duplicate
+
+    async def test_the_id_of_a_duplicate_finds_the_job_that_stands_for_it(self, store: Bench):
+        job, duplicate = await self.remembered(store)
+        record = await store.get(duplicate)
+        assert (record.job.id, record.state, record.stands_for) == (job.id, "ready", duplicate.id)
+        assert (await store.get(job)).stands_for is None
+        claim = await store.claim_one()
+        assert (await store.get(duplicate)).state == "leased"
+        await store.succeed(claim, b"7")
+        record = await store.get(duplicate)
+        assert (record.value, record.stands_for) == (b"7", duplicate.id)
+        await store.advance(601)
+        assert await store.client.aget(duplicate.id) is None
+
+    async def test_the_id_of_a_duplicate_cancels_the_job_that_stands_for_it(self, store: Bench):
+        job, duplicate = await self.remembered(store)
+        assert await store.client.acancel(duplicate.id) == "cancelled"
+        assert (await store.get(job)).letter.reason == "cancelled"
+
+    async def test_the_id_of_a_duplicate_is_no_job_for_operators(self, store: Bench):
+        _, duplicate = await self.remembered(store)
+        assert await store.admin.standing(duplicate.id) is None
+        assert (await store.counts())["ready"] == 1
+
+
 class TestCancel:
     @pytest.mark.parametrize("delay", [None, 60], ids=["ready", "scheduled"])
     async def test_a_waiting_job_becomes_a_dead_letter_and_never_starts(self, store: Bench, delay: int | None):

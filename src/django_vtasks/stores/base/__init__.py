@@ -5,6 +5,7 @@ own clock (Valkey `TIME`, the database's now); durations are seconds. Driver err
 `StoreUnavailable` (try again later) or `StoreRefused` (the server said no).
 """
 
+from .deferred import DeferredStore
 from .protocols import AdminStore, ClientStore, WorkerStore
 from .values import (
     MAX_AHEAD,
@@ -35,6 +36,7 @@ __all__ = [
     "CancelStatus",
     "ClaimRequest",
     "ClientStore",
+    "DeferredStore",
     "Exchange",
     "Firing",
     "JobFilter",

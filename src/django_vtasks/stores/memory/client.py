@@ -1,6 +1,6 @@
 """The application's side of the memory store."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...jobs.codec import encode
@@ -17,6 +17,7 @@ class MemoryClientStore:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self.holders: dict[str, str] = {}
 
     @property
     def transactional(self) -> bool:
@@ -45,7 +46,11 @@ class MemoryClientStore:
     def get(self, job_id: str) -> JobRecord | None:
         """See `ClientStore.get`."""
         with self._state.lock:
-            return self._state.record(job_id)
+            holder = self.holders.get(job_id)
+            if holder is None:
+                return self._state.record(job_id)
+            record = self._state.record(holder)
+            return record and replace(record, stands_for=job_id)
 
     async def aget(self, job_id: str) -> JobRecord | None:
         """See `ClientStore.get`."""
@@ -54,7 +59,13 @@ class MemoryClientStore:
     def cancel(self, job_id: str) -> CancelStatus:
         """See `ClientStore.cancel`."""
         with self._state.lock:
-            return self._cancel(job_id)
+            return self._cancel(self.holders.get(job_id, job_id))
+
+    def remember(self, holders: Mapping[str, str]) -> None:
+        """See `DeferredStore.remember`."""
+        with self._state.lock:
+            known = {job_id: holder for job_id, holder in self.holders.items() if self._state.record(holder)}
+            self.holders = {**known, **holders}
 
     async def acancel(self, job_id: str) -> CancelStatus:
         """See `ClientStore.cancel`."""

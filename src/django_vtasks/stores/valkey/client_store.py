@@ -1,10 +1,11 @@
 """What application code holds: enqueue, read, cancel."""
 
 import asyncio
+import itertools
 import os
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...jobs.model import Job, JobRecord
 from ..base import Added, CancelStatus
@@ -150,6 +151,11 @@ class ValkeyClientStore:
     async def acancel(self, job_id: str) -> CancelStatus:
         """See `ClientStore.cancel`."""
         return await self._arun(self._plans.cancel(job_id))
+
+    def remember(self, holders: Mapping[str, str]) -> None:
+        """See `DeferredStore.remember`."""
+        for chunk in itertools.batched(holders.items(), CHUNK):
+            self._sync.run(self._plans.remember(dict(chunk)))
 
     def close(self) -> None:
         """Close idle connections of threads; those of event loops close with their loop."""

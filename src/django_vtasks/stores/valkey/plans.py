@@ -1,6 +1,8 @@
 """The client's operations as plans: they yield requests and are sent replies, in a thread or in an event loop."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ...jobs.codec import encode_letter
 from ...jobs.errors import StoreUnavailable
@@ -10,7 +12,7 @@ from ..base import Added, AddStatus, CancelStatus
 from .admission import HELD, Entry, Gate, added, read_answers
 from .letting_in import TRIES, let_in
 from .options import ValkeyOptions
-from .records import dead_record, read_record, waiting_parts
+from .records import dead_record, holder_of, read_record, waiting_parts
 from .requests import Call, Part, Plan, call
 
 CHUNK = 500
@@ -65,12 +67,23 @@ class ClientPlans:
 
     def get(self, job_id: str) -> Plan[JobRecord | None]:
         """What is known of a job."""
-        return read_record((yield call("get", self.now(), job_id)))
+        reply = yield call("get", self.now(), job_id)
+        holder = holder_of(reply)
+        if holder is None:
+            return read_record(reply)
+        found = read_record((yield call("get", self.now(), holder)))
+        return found and replace(found, stands_for=job_id)
+
+    def remember(self, holders: Mapping[str, str]) -> Plan[None]:
+        """Note which jobs stand for duplicates."""
+        yield call("remember", self.now(), len(holders), *itertools.chain(*holders.items()))
 
     def cancel(self, job_id: str) -> Plan[CancelStatus]:
         """Bury a waiting job, or ask that a leased one be stopped."""
         for _ in range(TRIES):
             reply = yield call("get", self.now(), job_id)
+            if holder := holder_of(reply):
+                return (yield from self.cancel(holder))
             found = read_record(reply)
             if found is None:
                 return CancelStatus.UNKNOWN

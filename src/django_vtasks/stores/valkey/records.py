@@ -12,6 +12,7 @@ from ...jobs.transitions import Finish
 
 WAITING = b"w"
 FINISHED = b"f"
+DUPLICATE = b"d"
 
 
 def is_tracked(job: Job, default_ttl: float | None) -> bool:
@@ -45,11 +46,17 @@ def read_record(reply: Sequence[Any]) -> JobRecord | None:
         return letter_record(decode_letter(letter), _progress(told))
     if place == b"leased":
         return leased_record(owner, claim, told)
-    if record is None:
+    if record is None or record[:1] == DUPLICATE:
         return None
     if record[:1] == FINISHED:
         return ended_record(record, _progress(told), float(now))
     return _waiting(record, _progress(told), float(owner) if place == b"scheduled" else None)
+
+
+def holder_of(reply: Sequence[Any]) -> str | None:
+    """The id of the job that stands for the one asked for, which was a duplicate; None when it was none."""
+    record: bytes | None = reply[1]
+    return record[1:].decode() if record is not None and record[:1] == DUPLICATE else None
 
 
 def ended_record(record: bytes, progress: Progress | None, now: float) -> JobRecord | None:

@@ -1,5 +1,5 @@
 -- The record job:<id> of a waiting job is 'w' <queue> newline <priority> newline <payload>; of an ended one 'f' and a
--- packed object. A record whose job vanished (a 3.2 worker ran it) goes away by itself after WAITING milliseconds.
+-- packed object; of a duplicate 'd' and the id of the job that stands for it. A record whose job vanished (a 3.2 worker ran it) goes away by itself after WAITING milliseconds.
 local WAITING = 7 * 24 * 3600 * 1000
 local RESULTS_LISTED = 10000
 
