@@ -130,10 +130,11 @@ class SlotFired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotsMissed:
-    """Slots of an entry passed without being enqueued, as its catch-up rule says."""
+    """Slots of an entry passed without being enqueued, as its catch-up rule says; `lost` of them against it."""
 
     entry: str
     count: int
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,7 +158,11 @@ class LogLines:
 
     def missed(self, event: happened.SlotsMissed) -> None:
         """Slots that were not fired."""
-        logger.warning("%d slots of the schedule entry %s passed without a job", event.count, event.entry)
+        if event.lost:
+            logger.warning("%d slots of the schedule entry %s were lost: too many at once", event.lost, event.entry)
+        else:
+            text = "%d slots of the schedule entry %s passed without a job, as its catch_up says"
+            logger.info(text, event.count, event.entry)
 
     def skipped(self, event: happened.SlotSkipped) -> None:
         """A slot whose predecessor is not done."""

@@ -125,6 +125,14 @@ def test_a_lease_that_was_merely_renewed_is_no_news(emitter, caplog):
     assert "had run out" in caplog.text
 
 
+@pytest.mark.parametrize(("lost", "level", "text"), [(0, "INFO", "79 slots"), (9, "WARNING", "9 slots")])
+def test_slots_that_passed_are_worth_a_warning_only_when_the_entry_asked_for_them(emitter, caplog, lost, level, text):
+    emitter.emit(happened.SlotsMissed(entry="report", count=79, lost=lost))
+    [record] = caplog.records
+    assert record.levelname == level
+    assert record.getMessage().startswith(text)
+
+
 def _shown(caplog):
     return "\n".join(record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING)
 

@@ -26,11 +26,13 @@ RESTART = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """Slots to fire, oldest first; or a slot to record without firing; and how many are passed over."""
+    """Slots to fire, oldest first; or a slot to record without firing; and how many are passed over: `lost` of them
+    although the entry asks for them."""
 
     fire: tuple[float, ...] = ()
     record: float | None = None
     missed: int = 0
+    lost: int = 0
 
     @property
     def slots(self) -> tuple[float, ...]:
@@ -57,7 +59,8 @@ def due(schedule: Schedule, *, catch_up: int, last: float, now: float) -> Due:
     latest = passed.slots[-1]
     if not (hiccup or catch_up or now - latest <= STILL_WORTH):
         return Due(record=latest, missed=passed.count)
-    return Due(fire=passed.slots[:BATCH], missed=passed.count - len(passed.slots))
+    missed = passed.count - len(passed.slots)
+    return Due(fire=passed.slots[:BATCH], missed=missed, lost=missed if hiccup or catch_up >= ALL else 0)
 
 
 def believable(schedule: Schedule, last: float | None, now: float) -> float | None:

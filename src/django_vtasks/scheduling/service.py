@@ -134,7 +134,7 @@ class SchedulerService(PeriodicService):
             self._report(entry, slot, job, added)
             expected = slot
             if owed.missed and slot == owed.slots[0]:
-                self._emitter.emit(SlotsMissed(entry=entry.name, count=owed.missed))
+                self._emitter.emit(SlotsMissed(entry=entry.name, count=owed.missed, lost=owed.lost))
         self._look_again(entry, expected)
 
     def _owed(self, entry: ScheduleEntry, recorded: float | None, now: float) -> Due:
