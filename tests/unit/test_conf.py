@@ -25,6 +25,7 @@ from django_vtasks.conf import (
 )
 from django_vtasks.framework import InvalidTaskBackend
 from django_vtasks.jobs.errors import InvalidOptions
+from django_vtasks.jobs.limits import Concurrency
 from django_vtasks.jobs.retries import Exponential, Fixed
 from django_vtasks.scheduling.options import KEYS
 from tests.django.conftest import MEMORY, entry
@@ -256,6 +257,28 @@ def test_every_problem_is_reported_at_once(settings):
     assert isinstance(caught.value, ImproperlyConfigured)
     names = ("CONCURRENCY", "SHUTDOWN_TIMEOUT", "BACKOFF", "METRICS_PORT", "LEASE_SECONDS", "weight", "FILE", "colour")
     assert [name for name in names if name not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"limit": {"cnt": 5}}, ["VTASKS_QUEUES['a']['limit']", "did you mean 'count'?", "{'count': 5}"]),
+        ({"limit": 5}, ["VTASKS_QUEUES['a']['limit']", "{'count': 5}", "not 5"]),
+        ({"limit": {"count": 0}}, ["VTASKS_QUEUES['a']['limit']", "at least 1", "{'count': 5}"]),
+        ({"limit": {}}, ["needs 'count'", "{'count': 5}"]),
+        ({"rate": {"per": 60}}, ["VTASKS_QUEUES['a']['rate']", "needs 'count'", "{'count': 100, 'per': 60}"]),
+        ({"rate": {"count": 9, "per": "minute"}}, ["positive number of seconds", "{'count': 100, 'per': 60}"]),
+        ({"rate": Concurrency(5)}, ["VTASKS_QUEUES['a']['rate']", "{'count': 100, 'per': 60}", "a Rate"]),
+        ({"batch": {"cnt": 5, "timeout": 1}}, ["did you mean 'count'?", "needs 'count'"]),
+        ({"batch": 5}, ["VTASKS_QUEUES['a']['batch']", "'count' and 'timeout'"]),
+    ],
+    ids=repr,
+)
+def test_a_wrong_option_of_a_queue_is_reported_with_what_to_write(settings, options, told):
+    settings.VTASKS_QUEUES = {"a": options}
+    with pytest.raises(ImproperlyConfigured) as caught:
+        WorkerConfig.from_settings()
+    assert [text for text in told if text not in str(caught.value)] == []
 
 
 def test_an_unknown_alias_is_the_frameworks_error():

@@ -1,7 +1,7 @@
 """`VTASKS_QUEUES`: names, or names with options, into values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
@@ -132,8 +132,8 @@ def _queue(name: str, options: Mapping[str, Any], problems: Problems) -> QueueCo
         result_ttl=0.0 if batch and result_ttl is None else result_ttl,
         max_attempts=whole("max_attempts"),
         timeout=seconds("timeout", SECONDS),
-        limit=_limit(name, options.get("limit"), Concurrency, problems),
-        rate=_limit(name, options.get("rate"), Rate, problems),
+        limit=_limit(name, options, "limit", Concurrency, problems),
+        rate=_limit(name, options, "rate", Rate, problems),
     )
 
 
@@ -160,16 +160,35 @@ def _batch(where: str, options: Any, problems: Problems) -> BatchConfig | None:
     )
 
 
-def _limit[L: (Concurrency, Rate)](queue: str, value: Any, kind: type[L], problems: Problems) -> L | None:
+def _limit[L: (Concurrency, Rate)](
+    queue: str, options: Mapping[str, Any], name: str, kind: type[L], problems: Problems
+) -> L | None:
+    value, where = options.get(name), f"VTASKS_QUEUES[{queue!r}][{name!r}]"
     if value is None:
         return None
-    try:
-        limit = value if isinstance(value, kind) else kind(**value)
-    except (TypeError, ValueError) as error:
-        problems.add(f"VTASKS_QUEUES[{queue!r}]: not the arguments of a {kind.__name__}: {error}.")
-        return None
+    limit = value if isinstance(value, kind) else _read_limit(where, value, kind, problems)
     # Without a key of its own the limit is shared by all tasks of the queue.
-    return replace(limit, key=f"queue:{queue}") if limit.key is None else limit
+    return replace(limit, key=f"queue:{queue}") if limit is not None and limit.key is None else limit
+
+
+def _read_limit[L: (Concurrency, Rate)](where: str, value: Any, kind: type[L], problems: Problems) -> L | None:
+    example = _EXAMPLES[kind]
+    if not isinstance(value, Mapping):
+        problems.add(f"{where} must be a dict like {example} or a {kind.__name__}, not {value!r}.")
+        return None
+    known = {field.name for field in fields(kind)}
+    problems.keys(where, value, known)
+    if "count" not in value:
+        problems.add(f"{where} needs 'count': write it like {example}.")
+    elif known.issuperset(value):
+        try:
+            return kind(**value)
+        except (TypeError, ValueError) as error:
+            problems.add(f"{where}: {error}; write it like {example}.")
+    return None
+
+
+_EXAMPLES: Mapping[type, str] = {Concurrency: "{'count': 5}", Rate: "{'count': 100, 'per': 60}"}
 
 
 def _part(where: str, options: Mapping[str, Any], problems: Problems, key: str, bounds: Any) -> float | None:
