@@ -6,7 +6,7 @@ import pytest
 
 from django_vtasks.jobs.model import Job, JobState
 from django_vtasks.operating import bulk
-from django_vtasks.operating.redaction import HIDDEN, Redaction, filled_in, redaction_of
+from django_vtasks.tasks.redaction import HIDDEN, Redaction, filled_in, redaction_of
 from django_vtasks.operating.tables import table
 from django_vtasks.operating.wording import counted, duration, iso, moment, shortened
 from django_vtasks.stores.base import JobFilter, Redrive

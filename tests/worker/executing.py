@@ -148,7 +148,8 @@ class Bench:
     def _options(self, task: Any, _queue: str) -> Any:
         rule = {"max_attempts": self.max_attempts} | task.options
         timeout = rule.pop("timeout", None)
-        return SimpleNamespace(retry=RetryRule(**rule), timeout=timeout)
+        redact = rule.pop("redact", ())
+        return SimpleNamespace(retry=RetryRule(**rule), timeout=timeout, redact=redact)
 
 
 @asynccontextmanager

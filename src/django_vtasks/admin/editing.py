@@ -12,8 +12,8 @@ from ..jobs.model import Job
 from ..operating import bulk
 from ..operating.aliases import Alias
 from ..operating.calls import call_problem
-from ..operating.redaction import HIDDEN, filled_in, redaction_of
 from ..stores.base import Redrive
+from ..tasks.redaction import HIDDEN, filled_in, redaction_of
 from . import links
 from .base import chosen_alias, record, tell_problem
 

@@ -137,7 +137,7 @@ def _job_context(alias: Alias, record: JobRecord, reasons: Any) -> dict[str, Any
         "retry_of_url": links.job(alias.name, record.job.retry_of) if record.job.retry_of else None,
         "reason_level": _REASON_LEVELS.get(reasons[0].code, "info"),
         "reason_links": [(other, links.job(alias.name, other)) for reason in reasons for other in reason.jobs],
-        "letter_traceback": _letter_traceback(record),
+        "letter_traceback": rows.letter_traceback(record),
         "edit_url": links.page("job_edit", record.job.id, query={"alias": alias.name}),
         "list_url": links.jobs(alias.name, state=record.state.value, queue=record.job.queue),
     }
@@ -156,14 +156,6 @@ _REASON_LEVELS = {
     **dict.fromkeys(("paused", "busy", "overdue", "discarded"), "warning"),
     "succeeded": "success",
 }
-
-
-def _letter_traceback(record: JobRecord) -> str:
-    """The letter's traceback, unless the history shows the same."""
-    if record.letter is None:
-        return ""
-    shown = [attempt.failure.traceback for attempt in record.job.attempts if attempt.failure]
-    return "" if record.letter.failure.traceback in shown else record.letter.failure.traceback
 
 
 def listing(request: HttpRequest, alias: Alias | None, query: Query) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from django.http import HttpRequest, QueryDict
 
 from ..jobs.model import DeadReason, JobState
 from ..stores.base import JobFilter
+from ..tasks.redaction import searchable
 from . import links
 
 PER_PAGE = 50
@@ -55,6 +56,7 @@ class Query:
             text=self.text or None,
             fingerprint=self.fingerprint or None,
             reason=self.reason or None,
+            searchable=searchable,
         )
 
     @property

@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from ..jobs.model import Attempt, JobRecord, JobState
-from ..operating.redaction import redaction_of
 from ..operating.wording import duration, short_class, shortened
+from ..tasks.redaction import Hide, hiding_of, redaction_of
 from . import links
 
 MAX_SHOWN = 20_000
@@ -92,8 +92,18 @@ def percent(record: JobRecord) -> int | None:
 
 
 def attempt_rows(record: JobRecord) -> list[AttemptRow]:
-    """The history of a job, the latest attempt first."""
-    return [_attempt_row(attempt) for attempt in reversed(record.job.attempts)]
+    """The history of a job, the latest attempt first; what is hidden of its arguments is hidden in errors too."""
+    hide = hiding_of(record.job)
+    return [_attempt_row(attempt, hide) for attempt in reversed(record.job.attempts)]
+
+
+def letter_traceback(record: JobRecord) -> str:
+    """The traceback of a dead letter, unless the history shows the same."""
+    if record.letter is None:
+        return ""
+    shown = [attempt.failure.traceback for attempt in record.job.attempts if attempt.failure]
+    traceback = record.letter.failure.traceback
+    return "" if traceback in shown else hiding_of(record.job)(traceback)
 
 
 def arguments(record: JobRecord) -> tuple[str, str]:
@@ -131,7 +141,7 @@ def pretty(value: Any) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}\n… ({len(text):,} characters in all)"
 
 
-def _attempt_row(attempt: Attempt) -> AttemptRow:
+def _attempt_row(attempt: Attempt, hide: Hide) -> AttemptRow:
     failure = attempt.failure
     return AttemptRow(
         number=attempt.number,
@@ -140,8 +150,8 @@ def _attempt_row(attempt: Attempt) -> AttemptRow:
         took=duration(attempt.ended_at - attempt.started_at),
         outcome=attempt.outcome.value.replace("_", " "),
         failed=failure is not None,
-        error=_error(failure.exception_class, failure.message) if failure else "",
-        traceback=failure.traceback if failure else "",
+        error=_error(failure.exception_class, hide(failure.message)) if failure else "",
+        traceback=hide(failure.traceback) if failure else "",
     )
 
 
@@ -170,9 +180,10 @@ def _moment(record: JobRecord) -> float | None:
 
 
 def _detail(record: JobRecord) -> str:
+    hide = hiding_of(record.job)
     if record.letter:
         failure = record.letter.failure
-        return _error(failure.exception_class, failure.message) or record.letter.reason.value
+        return _error(failure.exception_class, hide(failure.message)) or record.letter.reason.value
     if record.running:
         message = record.progress.message if record.progress else ""
         return f"{record.running.worker_id}{': ' if message else ''}{message}"
@@ -180,7 +191,7 @@ def _detail(record: JobRecord) -> str:
     if last is None:
         return ""
     if last.failure:
-        return f"attempt {last.number}: {_error(last.failure.exception_class, last.failure.message)}"
+        return f"attempt {last.number}: {_error(last.failure.exception_class, hide(last.failure.message))}"
     if record.state is JobState.SUCCEEDED:
         return f"took {duration(last.ended_at - last.started_at)}"
     return f"attempt {last.number}: {last.outcome.value.replace('_', ' ')}"

@@ -16,6 +16,7 @@ from ..jobs.model import Claim, Job, JobRecord, JobState, Lease, OutcomeKind, Pr
 from ..jobs.outcomes import Discarded, Outcome, Raised, RetryRequested, Snoozed, Succeeded
 from ..jobs.transitions import Bury, Decision, Finish, Policy, Requeue, decide
 from ..tasks import VTaskResult, clock, options_of, show
+from ..tasks.redaction import hiding_of
 
 if TYPE_CHECKING:
     from .immediate import ImmediateBackend
@@ -66,7 +67,7 @@ class Attempt:
 
     def fail(self, error: BaseException) -> list[Announcement]:
         """The function raised, or returned what is not JSON; returns what to signal."""
-        failure = describe(error, self._job.func)
+        failure = describe(error, self._job.func, hiding_of(self._job))
         outcome: Outcome
         match error:
             case Retry(delay=delay):

@@ -13,11 +13,11 @@ from django.utils.html import format_html
 from ..backends.db import DatabaseTaskBackend
 from ..jobs.errors import CodecError, QueueError
 from ..jobs.model import JobState
-from ..jobs.payload import unpack
+from ..jobs.payload import from_payload, unpack
 from ..operating import bulk
 from ..operating.aliases import Alias, aliases
-from ..operating.redaction import Redaction
 from ..operating.wording import counted
+from ..tasks.redaction import Hide, Redaction, hiding_of, redaction_of
 from .models import QueuedTask, TaskStatus, VTaskMetadata
 
 if TYPE_CHECKING:
@@ -101,11 +101,30 @@ class QueuedTaskAdmin(TaskAdmin):
 
     @admin.display(description="Payload")
     def payload(self, obj: QueuedTask) -> str:
-        """The payload without what is named like a secret."""
+        """The payload without what its task hides, and without what is named like a secret."""
         try:
-            return str(Redaction().value(unpack(bytes(obj.data))))
+            return str(_shown(unpack(bytes(obj.data))))
         except CodecError as error:
             return f"{len(obj.data)} bytes that are no job: {error}"
+
+
+def _shown(payload: dict[str, Any]) -> dict[str, Any]:
+    try:
+        job = from_payload(payload)
+    except CodecError:
+        return dict(Redaction().value(payload))
+    args, kwargs = redaction_of(job).arguments(job.args, job.kwargs)
+    hide = hiding_of(job)
+    rest = {key: part for key, part in payload.items() if key not in ("args", "kwargs")}
+    return {"args": args, "kwargs": kwargs, **_veiled(Redaction().value(rest), hide)}
+
+
+def _veiled(value: Any, hide: Hide) -> Any:
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, Mapping):
+        return {key: _veiled(part, hide) for key, part in value.items()}
+    return [_veiled(part, hide) for part in value] if isinstance(value, list) else value
 
 
 _STATES: Mapping[str, tuple[JobState, ...]] = {

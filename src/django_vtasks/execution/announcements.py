@@ -21,6 +21,7 @@ from ..jobs.model import Claim, Job, JobRecord, JobState, Running
 from ..jobs.outcomes import Discarded, Interrupted, Succeeded
 from ..jobs.transitions import Bury, Finish, Requeue
 from .failures import describe
+from .veiling import veiled_log
 
 if TYPE_CHECKING:
     from .attempts import Attempt
@@ -76,7 +77,7 @@ async def announce_end(attempt: "Attempt", error: BaseException | None, send: Se
     for claim, outcome, decision in attempt.endings:
         if claim.job is not None and not isinstance(decision, Requeue):
             result = options.result_from(_final_record(claim, decision))
-            with logged_as_no_error(isinstance(outcome, Discarded)):
+            with logged_as_no_error(isinstance(outcome, Discarded)), veiled_log(attempt.hide() if error else None):
                 await send(framework.task_finished, options.backend_class, task_result=result)
 
 
@@ -112,7 +113,8 @@ def _old_signal(attempt: "Attempt", error: BaseException | None) -> tuple[Signal
     if goes_on and isinstance(decision, Requeue) and not any(isinstance(outcome, Interrupted) for outcome in outcomes):
         number = claim.job.starts + 1 if claim.job is not None else 1
         return signals.task_retried, {"exception": error, "delay": decision.delay or 0.0, "attempt": number}
-    return signals.task_failure, {"exception": error, "traceback": describe(error, attempt.path).traceback}
+    failure = describe(error, attempt.path, attempt.hide())
+    return signals.task_failure, {"exception": error, "traceback": failure.traceback}
 
 
 # -- how it is sent ---------------------------------------------------------------------------------------------------

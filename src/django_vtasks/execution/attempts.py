@@ -13,6 +13,7 @@ from ..exceptions import JobCancelled, JobTimedOut, QueueError
 from ..jobs.model import Claim, Job
 from ..jobs.outcomes import Abandonment, Outcome, Raised, Succeeded, Untouched
 from ..jobs.transitions import Decision, decide
+from ..tasks.redaction import Hide, hiding
 from .announcements import running_record
 from .conduct import drive
 from .endings import Case, Stop, stop_error
@@ -106,12 +107,12 @@ class Attempt:
 
     def raised(self, error: BaseException) -> Sequence[Outcome]:
         """The outcome of every claim when the function raised."""
-        case = Case(error, self.runnable)
+        case = Case(error, self.runnable, self.hide())
         return [case.outcome(job, partial(self.result_of, claim)) for claim, job in self.jobs()]
 
     def stopped(self, told: BaseException, how: Abandonment = Abandonment.STOPPED) -> Sequence[Outcome]:
         """The outcome of every claim when the function was stopped from outside; `told` stands for the stop."""
-        case = Case(told, self.runnable, is_stop=True)
+        case = Case(told, self.runnable, self.hide(), is_stop=True)
         stop = self.stop or Stop.SHUTDOWN
         return [case.stopped(stop, how, job, partial(self.result_of, claim)) for claim, job in self.jobs()]
 
@@ -130,6 +131,10 @@ class Attempt:
         if self.stack:
             error.add_note(f"When it was told to stop it was here:\n{self.stack}")
         return error
+
+    def hide(self) -> Hide:
+        """Takes what is hidden of the arguments out of a text."""
+        return hiding(self.runnable.redaction, ((job.args, job.kwargs) for _, job in self.jobs()))
 
     def jobs(self) -> Iterator[tuple[Claim, Job]]:
         """Every claim with its job."""

@@ -95,7 +95,7 @@ class BatchAttempt(StoppableAttempt):
                 return Succeeded(value=to_json(result.values.get(job.id)))
             except TypeError as refused:
                 error = refused
-        return Case(error, self.runnable).outcome(job, partial(self.result_of, claim))
+        return Case(error, self.runnable, self.hide()).outcome(job, partial(self.result_of, claim))
 
 
 def _payload(claim: Claim, job: Job) -> dict[str, Any]:

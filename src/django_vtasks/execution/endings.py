@@ -23,6 +23,7 @@ from ..jobs.outcomes import (
     TimedOut,
 )
 from ..jobs.retries import Exponential, Fixed, clamp_delay
+from ..tasks.redaction import Hide
 from .failures import describe, describe_stop
 from .registry import RunnableTask
 
@@ -53,12 +54,15 @@ def stop_error(stop: Stop, runnable: RunnableTask) -> BaseException:
 
 
 class Case:
-    """One exception that ended an attempt of a task; the failure is described once for all members of a batch."""
+    """One exception that ended an attempt of a task; the failure is described once for all members of a batch.
 
-    def __init__(self, error: BaseException, runnable: RunnableTask, *, is_stop: bool = False) -> None:
+    What is hidden of their arguments (`hide`) is hidden in the failure too, and so wherever that is kept or shown.
+    """
+
+    def __init__(self, error: BaseException, runnable: RunnableTask, hide: Hide, *, is_stop: bool = False) -> None:
         self.error = error
         self.runnable = runnable
-        self.failure = (describe_stop if is_stop else describe)(error, runnable.path)
+        self.failure = (describe_stop if is_stop else describe)(error, runnable.path, hide)
 
     def outcome(self, job: Job, result: ResultOf) -> Outcome:
         """The outcome for a job whose function raised; `result` makes its TaskResult for a callable backoff."""

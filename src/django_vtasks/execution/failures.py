@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType, TracebackType
 
@@ -18,8 +19,8 @@ FINGERPRINT_LIMIT = 200
 _OURS = __name__.rpartition(".")[0] + "."
 
 
-def describe(error: BaseException, func: str) -> Failure:
-    """The failure of a task at path `func`. Never raises.
+def describe(error: BaseException, func: str, hide: Callable[[str], str] = str) -> Failure:
+    """The failure of a task at path `func`; `hide` takes out of its texts what is not to be seen. Never raises.
 
     The traceback begins in the task; the fingerprint is that of (task, exception class, raising line).
     """
@@ -27,15 +28,17 @@ def describe(error: BaseException, func: str) -> Failure:
     path = class_path(error)
     return Failure(
         exception_class=clean(path),
-        message=shorten(clean(_message(error)), MESSAGE_LIMIT),
-        traceback=shorten(clean(_traceback(error, frames, path)), TRACEBACK_LIMIT),
+        message=shorten(clean(hide(_message(error))), MESSAGE_LIMIT),
+        traceback=shorten(clean(hide(_traceback(error, frames, path))), TRACEBACK_LIMIT),
         fingerprint=_fingerprint(func, path, frames),
     )
 
 
-def describe_stop(error: BaseException, func: str) -> Failure:
+def describe_stop(error: BaseException, func: str, hide: Callable[[str], str] = str) -> Failure:
     """As `describe`, for an error that stands for a stop from outside: no line of the task raised it."""
-    return replace(describe(error, func), fingerprint=clean(f"{func}:{type(error).__name__}")[:FINGERPRINT_LIMIT])
+    return replace(
+        describe(error, func, hide), fingerprint=clean(f"{func}:{type(error).__name__}")[:FINGERPRINT_LIMIT]
+    )
 
 
 def stack_of_task(thread: int) -> str:

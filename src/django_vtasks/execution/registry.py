@@ -8,6 +8,7 @@ from typing import Any
 from ..framework import AnyTask
 from ..jobs.retries import RetryRule
 from ..tasks import TaskOptions, load_task, options_of
+from ..tasks.redaction import Redaction, redaction_for
 
 OLD_OPTIONS = frozenset(("queue_name", "unique", "unique_key", "ttl", "remove_unique_on_complete"))
 """Keyword arguments that payloads of the 3.2 line may carry beside the function's own."""
@@ -29,6 +30,7 @@ class RunnableTask:
     retry_rule: RetryRule
     timeout: float | None
     dropped: frozenset[str]
+    redaction: Redaction
     problem: str | None = None
 
 
@@ -68,6 +70,7 @@ class Registry:
             retry_rule=options.retry,
             timeout=options.timeout,
             dropped=_not_taken(task.func),
+            redaction=redaction_for(task, options),
             problem=_problem(task.func),
         )
 

@@ -1,7 +1,10 @@
 """Collects the facts about one job, for `explain`."""
 
+from dataclasses import replace
+
 from ..jobs.errors import TaskNotFound
 from ..tasks import load_task
+from ..tasks.redaction import veiled
 from .aliases import Alias
 from .explain import Facts, Reason, explain, unknown
 
@@ -14,7 +17,7 @@ def facts_about(alias: Alias, job_id: str) -> Facts | None:
         return None
     queue = standing.record.job.queue
     return Facts(
-        standing=standing,
+        standing=replace(standing, record=veiled(standing.record)),
         queue=next((count for count in store.counts() if count.queue == queue), None),
         workers=tuple(store.workers()),
         task_problem=task_problem(standing.record.job.func),

@@ -7,9 +7,9 @@ import orjson
 
 from ..jobs.model import Attempt, Failure, JobRecord
 from ..stores.base import LetterGroup
+from ..tasks.redaction import Hide, Redaction, hiding, redaction_of
 from .explain import Reason
 from .overview import Overview, QueueView, WorkerView
-from .redaction import Redaction, redaction_of
 from .wording import iso
 
 NOTHING_HIDDEN = Redaction(hides_secrets=False)
@@ -70,6 +70,7 @@ def job_report(alias: str, record: JobRecord, redaction: Redaction | None = None
     """One job with its history."""
     job, hide = record.job, redaction or redaction_of(record.job)
     args, kwargs = hide.arguments(job.args, job.kwargs)
+    hidden = hiding(hide, [(job.args, job.kwargs)])
     report: dict[str, Any] = {
         "id": job.id,
         "alias": alias,
@@ -81,7 +82,7 @@ def job_report(alias: str, record: JobRecord, redaction: Redaction | None = None
         "priority": job.priority,
         "enqueued": iso(job.enqueued_at or None),
         "due": iso(job.run_after),
-        "attempts": [_attempt(attempt) for attempt in job.attempts],
+        "attempts": [_attempt(attempt, hidden) for attempt in job.attempts],
         "metadata": hide.value(job.metadata),
         "retry_of": job.retry_of,
         "finished": iso(record.finished_at),
@@ -99,7 +100,7 @@ def job_report(alias: str, record: JobRecord, redaction: Redaction | None = None
             "reason": letter.reason.value,
             "first_failed": iso(letter.first_failed_at),
             "failed": iso(letter.failed_at),
-            **_failure(letter.failure),
+            **_failure(letter.failure, hidden),
         }
     return report
 
@@ -122,21 +123,21 @@ def reason_report(reason: Reason) -> dict[str, Any]:
     return {"code": reason.code, "text": reason.text, "hint": reason.hint, "jobs": list(reason.jobs)}
 
 
-def _attempt(attempt: Attempt) -> dict[str, Any]:
+def _attempt(attempt: Attempt, hide: Hide) -> dict[str, Any]:
     return {
         "number": attempt.number,
         "worker": attempt.worker_id,
         "started": iso(attempt.started_at),
         "ended": iso(attempt.ended_at),
         "outcome": attempt.outcome.value,
-        "failure": _failure(attempt.failure) if attempt.failure else None,
+        "failure": _failure(attempt.failure, hide) if attempt.failure else None,
     }
 
 
-def _failure(failure: Failure) -> dict[str, Any]:
+def _failure(failure: Failure, hide: Hide) -> dict[str, Any]:
     return {
         "class": failure.exception_class,
-        "message": failure.message,
-        "traceback": failure.traceback,
+        "message": hide(failure.message),
+        "traceback": hide(failure.traceback),
         "fingerprint": failure.fingerprint,
     }

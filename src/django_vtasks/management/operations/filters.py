@@ -8,6 +8,7 @@ from ...jobs.model import DeadReason, JobState
 from ...operating import bulk
 from ...operating.aliases import Alias
 from ...stores.base import JobFilter
+from ...tasks.redaction import searchable
 from .base import FAILED, USAGE, Options, confirmed
 
 
@@ -30,8 +31,11 @@ def add_selection(parser: Any) -> None:
 
 def filter_of(state: JobState, options: Options) -> JobFilter:
     """What the arguments say."""
+    if not any(options.get(name) for name in ("queue", "task", "text", "fingerprint", "reason")):
+        return JobFilter(state=state)
     return JobFilter(
         state=state,
+        searchable=searchable,
         queue=options.get("queue"),
         func=options.get("task"),
         text=options.get("text"),

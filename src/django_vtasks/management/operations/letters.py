@@ -13,10 +13,10 @@ from ...jobs.model import Job, JobRecord, JobState
 from ...operating import bulk, transfer
 from ...operating.aliases import Alias
 from ...operating.calls import call_problem
-from ...operating.redaction import HIDDEN, filled_in
 from ...operating.reports import NOTHING_HIDDEN, group_report, job_report
 from ...operating.wording import counted, moment, short_class, shortened
 from ...stores.base import Redrive
+from ...tasks.redaction import HIDDEN, filled_in
 from .base import FAILED, USAGE, Console, Operation, Options, not_found, one_alias
 from .filters import add_filters, add_selection, filter_of, selected
 from .looking import draw_jobs

@@ -12,6 +12,7 @@ from ...operating.facts import facts_about
 from ...operating.overview import Overview, overview_of
 from ...operating.reports import job_report, overview_report, reason_report, worker_report
 from ...operating.wording import duration, moment, short_class, shortened
+from ...tasks.redaction import hiding_of
 from .base import FAILED, UNAVAILABLE, Console, Operation, Options, chosen_aliases, first_that_knows, one_alias
 from .filters import add_filters, filter_of
 
@@ -214,7 +215,7 @@ def details(record: JobRecord) -> str:
         failure = record.job.attempts[-1].failure
     if failure is None:
         return ""
-    return shortened(f"{short_class(failure.exception_class)}: {failure.message}", 80)
+    return shortened(f"{short_class(failure.exception_class)}: {hiding_of(record.job)(failure.message)}", 80)
 
 
 class Explain(Operation):

@@ -10,6 +10,7 @@ from ...jobs.model import JobRecord, JobState
 from ...operating.aliases import Alias
 from ...operating.reports import job_report
 from ...operating.wording import duration, shortened
+from ...tasks.redaction import veiled
 from .base import FAILED, Console, Operation, Options, chosen_aliases, first_that_knows, not_found
 
 BAR = 30
@@ -72,6 +73,7 @@ class Watch(Operation):
         elif console.is_terminal:
             console.line()
         if record.state is not JobState.SUCCEEDED:
+            record = veiled(record)
             failure = record.letter.failure.message if record.letter else ""
             raise CommandError(f"It ended as {record.state.value}. {shortened(failure, 200)}", returncode=FAILED)
 

@@ -1,9 +1,11 @@
 """The values that stores and their holders exchange."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
+
+import orjson
 
 from ...jobs.model import Claim, Job, JobRecord, JobState
 from ...jobs.transitions import fresh
@@ -143,9 +145,14 @@ class QueueCounts:
     paused: bool = False
 
 
+def everything_of(job: Job) -> str:
+    """Id, path and arguments of a job in one text."""
+    return " ".join((job.id, job.func, orjson.dumps([job.args, job.kwargs]).decode()))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs of one state are meant; empty parts do not restrict. `text` is searched in id, path and arguments."""
+    """Which jobs of one state are meant; empty parts do not restrict. `text` is looked for in what `searchable` gives."""
 
     state: JobState
     queue: str | None = None
@@ -154,6 +161,7 @@ class JobFilter:
     fingerprint: str | None = None
     reason: str | None = None
     ids: tuple[str, ...] = ()
+    searchable: Callable[[Job], str] = everything_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

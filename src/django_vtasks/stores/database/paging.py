@@ -216,8 +216,4 @@ def _place(cursor: str | None) -> Place | None:
 
 
 def _meant(record: JobRecord, which: JobFilter) -> bool:
-    return which.func in {None, record.job.func} and (which.text is None or which.text in _searchable(record.job))
-
-
-def _searchable(job: Job) -> str:
-    return " ".join((job.id, job.func, orjson.dumps([job.args, job.kwargs]).decode()))
+    return which.func in {None, record.job.func} and (which.text is None or which.text in which.searchable(record.job))

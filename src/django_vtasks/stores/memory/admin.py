@@ -4,8 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-import orjson
-
 from ...jobs.codec import decode, encode
 from ...jobs.errors import CodecError
 from ...jobs.model import DeadLetter, Job, JobRecord, JobState
@@ -220,12 +218,8 @@ def _matches(record: JobRecord, which: JobFilter) -> bool:
         and which.func in (None, job.func)
         and which.fingerprint in (None, _fingerprint(record))
         and which.reason in (None, letter.reason.value if letter else None)
-        and (which.text is None or which.text in _searchable(job))
+        and (which.text is None or which.text in which.searchable(job))
     )
-
-
-def _searchable(job: Job) -> str:
-    return " ".join((job.id, job.func, orjson.dumps([job.args, job.kwargs]).decode()))
 
 
 def _fingerprint(record: JobRecord) -> str:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from itertools import batched
 from typing import Any
 
-import orjson
-
 from ...jobs.codec import decode, decode_letter
 from ...jobs.errors import CodecError
 from ...jobs.model import Job, JobRecord, JobState, evolve_job
@@ -136,9 +134,5 @@ def matches(record: JobRecord, which: JobFilter) -> bool:
         and which.func in (None, job.func)
         and which.fingerprint in (None, letter.failure.fingerprint if letter else "")
         and which.reason in (None, letter.reason.value if letter else None)
-        and (which.text is None or which.text in _searchable(job))
+        and (which.text is None or which.text in which.searchable(job))
     )
-
-
-def _searchable(job: Job) -> str:
-    return " ".join((job.id, job.func, orjson.dumps([job.args, job.kwargs]).decode()))
