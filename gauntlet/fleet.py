@@ -12,6 +12,8 @@ from tests.support.processes import ManagedProcess
 
 #: Log lines that one worker may write beside one for each attempt, when nothing happens to it.
 QUIET_LINES = 40
+#: What joins the tracebacks of one error and its causes.
+CHAINED = "[Tt]he above exception(?:, another exception occurred| was the direct cause)"
 
 
 class Worker(ManagedProcess):
@@ -43,7 +45,7 @@ class Worker(ManagedProcess):
     def log_problems(self, attempts: int) -> list[str]:
         """What is wrong with the log of a worker that began so many attempts; a line for each rescue is right."""
         text, found = self.log_text(), []
-        tracebacks = text.count("Traceback (most recent call last)")
+        tracebacks = text.count("Traceback (most recent call last)") - len(re.findall(CHAINED, text))
         if tracebacks > self.tracebacks:
             found.append(f"{self.name}: {tracebacks} tracebacks in the log, at most {self.tracebacks} have a reason")
         lines = len(text.splitlines()) - _lines_of_stacks(text)
