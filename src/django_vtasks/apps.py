@@ -1,6 +1,7 @@
 """The Django app: registers the system checks, which load when they run."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from django.apps import AppConfig
@@ -15,9 +16,14 @@ class VTasksConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks, and load the framework so that its own check runs too."""
-        from . import framework  # noqa: F401
+        from .framework import task_backends
 
         checks.register(_run_checks, "vtasks")
+        for alias in task_backends:
+            # Loads the driver, which an event loop would wait for at its first enqueue; opens nothing. What is wrong
+            # with a backend is for the checks to say.
+            with suppress(Exception):
+                _ = task_backends[alias].client_store
 
 
 def _run_checks(app_configs: Any, **kwargs: Any) -> Sequence[checks.CheckMessage]:

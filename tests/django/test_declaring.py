@@ -370,6 +370,22 @@ def test_a_module_with_tasks_can_be_imported_before_the_app_registry_is_ready():
         assert done.stdout.splitlines() == ["VTask", "[]"]
 
 
+@pytest.mark.parametrize(
+    ("options", "loaded"), [({"BROKER_URL": "valkey://127.0.0.1:1"}, True), ({"cache_alias": "gone"}, False)]
+)
+def test_a_process_that_has_started_need_not_load_the_driver_at_its_first_enqueue(options, loaded):
+    path = "django_vtasks.backends.valkey.ValkeyTaskBackend"
+    script = (
+        "from django.conf import settings\n"
+        f"settings.configure(TASKS={entry(path, OPTIONS=options)!r}, INSTALLED_APPS=['django_vtasks'])\n"
+        "import django; django.setup()\n"
+        "import sys\n"
+        "print('valkey.asyncio.connection' in sys.modules or 'redis.asyncio.connection' in sys.modules)\n"
+    )
+    done = _run(script)
+    assert done.stdout.strip() == str(loaded), done.stderr
+
+
 @pytest.mark.skipif(LOGGER_NAME == "django_tasks", reason="the backport is the framework here")
 def test_tasks_declared_through_the_backport_are_ours_too():
     """L 127: Wagtail declares its tasks that way on every version of Django."""
