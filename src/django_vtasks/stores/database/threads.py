@@ -19,6 +19,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ...jobs.errors import StoreUnavailable
+from ..base.expiry import GRACE, LATE, Expiry
 from .session import as_store_error
 
 type Work[T] = Callable[[BaseDatabaseWrapper], T]
@@ -73,7 +74,7 @@ class DatabaseThread:
                 loop.call_soon_threadsafe(_resolve, answer, result, error)
 
         runner = self._submit(_Call(work, report, lambda: not answer.done()))
-        timer = loop.call_later(timeout, self._late, answer, runner, timeout)
+        timer = Expiry(loop, timeout, lambda: self._late(answer, runner, timeout))
         try:
             return await answer
         finally:
@@ -85,7 +86,7 @@ class DatabaseThread:
         in_time = True
         runner = self._submit(_Call(work, lambda result, error: answers.put((result, error)), lambda: in_time))
         try:
-            result, error = answers.get(timeout=timeout)
+            result, error = _awaited(answers, timeout)
         except Empty:
             in_time = False
             self._give_up(runner)
@@ -119,6 +120,17 @@ class DatabaseThread:
             if self._runner is runner:
                 self._runner = None
         runner.abandon()
+
+
+def _awaited[T](answers: SimpleQueue[T], timeout: float) -> T:
+    began_at = time.monotonic()
+    try:
+        return answers.get(timeout=timeout)
+    except Empty:
+        if time.monotonic() - began_at <= timeout + LATE:
+            raise
+    # The process was frozen: the thread that reads the answer has to get its turn first.
+    return answers.get(timeout=GRACE)
 
 
 def _resolve(answer: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:

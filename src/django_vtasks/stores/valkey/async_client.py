@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from ...jobs.errors import QueueError
+from ..base.expiry import Within
 from .client import driver, make_connection
 from .endpoints import Address
 from .locate import Link, locate
@@ -77,8 +78,9 @@ class AsyncClient:
     async def _exchange(self, parts: Sequence[Part]) -> Any:
         connection = self._connection or await self._connect()
         try:
-            await connection.send_packed_command((self._driver.pack(parts),), check_health=False)
-            return await connection.read_response()
+            async with Within(self._link.timeouts[1]):
+                await connection.send_packed_command((self._driver.pack(parts),), check_health=False)
+                return await connection.read_response()
         except self._driver.response_error as error:
             if needs_another_server(error):
                 await self.close()
@@ -90,8 +92,11 @@ class AsyncClient:
 
     async def _connect(self) -> Any:
         link = self._link
-        connection = make_connection(self._driver.asyncio, link.endpoint, await self._locate(), link.timeouts)
-        await connection.connect()
+        connect, read = link.timeouts
+        # The driver's own timeouts would also expire when only this event loop was late.
+        connection = make_connection(self._driver.asyncio, link.endpoint, await self._locate(), (connect, None))
+        async with Within(connect + read):
+            await connection.connect()
         self._connection = connection
         if self._farewell is None:
             self._farewell = self._close_with_the_loop()

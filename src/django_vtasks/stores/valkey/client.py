@@ -71,8 +71,11 @@ def _keepalive() -> dict[int, int]:
     return {getattr(socket, name): value for name, value in wanted if hasattr(socket, name)}
 
 
-def make_connection(module: Any, endpoint: Endpoint, address: Address | None, timeouts: tuple[float, float]) -> Any:
-    """A connection of a driver's module, not yet connected. `timeouts` are for connecting and for reading.
+def make_connection(
+    module: Any, endpoint: Endpoint, address: Address | None, timeouts: tuple[float, float | None]
+) -> Any:
+    """A connection of a driver's module, not yet connected. `timeouts` are for connecting and for reading, None for
+    a caller who sees to it himself.
 
     Without an address it goes to the endpoint's unix socket. The driver retries nothing by itself.
     """
