@@ -70,6 +70,21 @@ def test_a_plain_project_sees_the_start_a_line_for_each_job_and_the_end(env):
     assert "has ended" in printed
 
 
+def test_a_worker_that_could_never_see_a_job_says_so(env):
+    databases = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}}
+    memory = {"default": {"BACKEND": "django_vtasks.backends.memory.MemoryTaskBackend"}}
+    for values in ({"DATABASES": databases}, {"TASKS": memory}):
+        assert "keeps its jobs in memory" in refused("--batch", env=env | settings(**values))
+
+
+def test_every_queue_is_drained_where_any_name_is_taken(env):
+    anything = {"default": {"BACKEND": "django_vtasks.backends.db.DatabaseTaskBackend", "QUEUES": []}}
+    env |= settings(TASKS=anything)
+    python("for name in ('default', 'a', 'b'): add.using(queue_name=name).enqueue(1, 2)", env)
+    assert manage("runworker", "--batch", env=env).count("succeeded") == 1
+    assert manage("runworker", "--batch", "--queue", "*", env=env).count("succeeded") == 2
+
+
 def test_verbosity_0_is_silent(env):
     python("add.enqueue(1, 2); fail.enqueue()", env)
     assert manage("runworker", "--batch", "--verbosity", "0", env=env) == ""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from django_vtasks.conf import QueueOrder
 from django_vtasks.events import AttemptEnded
 from django_vtasks.jobs.model import Claim, JobState
 from django_vtasks.jobs.transitions import Bury
+from django_vtasks.worker import finder
 from django_vtasks.worker.runtime import RunLimits
 from tests.support.waiting import aeventually, let_others_run
 from tests.worker.support import Bench, FakeExecutor, queue
@@ -128,6 +130,25 @@ async def test_queues_take_turns():
             await aeventually(lambda number=number: len(bench.executor.attempts) == number + 1)
             bench.executor.running[0].end()
     assert sorted(a.claim.queue for a in bench.executor.attempts[:4]) == ["a", "a", "b", "b"]
+
+
+async def test_a_worker_of_every_queue_serves_those_that_turn_up(monkeypatch):
+    monkeypatch.setattr(finder, "INTERVAL", 0.02)
+    for order in QueueOrder:
+        bench = Bench(executor=FakeExecutor(instant=True), every_queue=True, queue_order=order)
+        [early] = bench.add(queue="early")
+        async with bench.run():
+            await bench.until_state(early, "succeeded")
+            [late] = bench.add(queue="late")
+            await bench.until_state(late, "succeeded")
+            assert bench.runtime.info().queues == ("default", "early", "late")
+
+
+async def test_a_run_that_drains_every_queue_ends_when_nothing_is_due_in_any():
+    bench = Bench(executor=FakeExecutor(instant=True), every_queue=True, limits=RunLimits(drain=True))
+    jobs = [*bench.add(3), *bench.add(3, queue="a"), *bench.add(3, queue="b")]
+    await bench.runtime.run()
+    assert [bench.state(job) for job in jobs] == ["succeeded"] * 9
 
 
 async def test_a_paused_queue_is_left_out_until_it_is_resumed():

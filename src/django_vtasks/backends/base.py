@@ -79,6 +79,11 @@ class VTasksBaseBackend(BaseTaskBackend):
         """Where the jobs are, for people to read; no password in it, and nothing is opened."""
         return type(self).__name__
 
+    @property
+    def is_private(self) -> bool:
+        """Whether the jobs are in the memory of this process, where no other process sees them. Opens nothing."""
+        return False
+
     # --- configuration
 
     @property

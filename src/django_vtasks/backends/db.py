@@ -52,6 +52,14 @@ class DatabaseTaskBackend(VTasksBaseBackend):
         where = f"{settings['HOST']}/" if settings.get("HOST") else ""
         return f"{connection.vendor} {where}{settings['NAME']}"
 
+    @property
+    def is_private(self) -> bool:
+        """Whether the database is SQLite's `:memory:`."""
+        from django.db import connections
+
+        connection = connections[self.options.get("DATABASE") or "default"]
+        return connection.vendor == "sqlite" and bool(connection.is_in_memory_db())  # type: ignore[attr-defined]
+
     def check_store(self) -> list[CheckMessage]:
         """What the store needs."""
         from .checking import check_database

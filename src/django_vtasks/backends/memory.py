@@ -31,6 +31,11 @@ class MemoryTaskBackend(VTasksBaseBackend):
         return self._store()
 
     @property
+    def is_private(self) -> bool:
+        """Always."""
+        return True
+
+    @property
     def location(self) -> str:
         """Where the jobs are, for people to read."""
         return "the memory of this process"

@@ -15,6 +15,7 @@ from .queues import (
 )
 from .schedule import CRON, INTERVAL, SCHEDULE_ENTRY_KEYS, classify_schedule
 from .worker import (
+    PID,
     QueueOrder,
     WorkerConfig,
     default_result_ttl,
@@ -33,6 +34,7 @@ __all__ = [
     "DEFAULTS",
     "ENV_TYPES",
     "INTERVAL",
+    "PID",
     "QUEUE_OPTION_KEYS",
     "SCHEDULE_ENTRY_KEYS",
     "BatchConfig",

@@ -15,6 +15,8 @@ from .problems import COUNT, SECONDS, SECONDS_OR_ZERO, WHOLE, Bounds, Problems
 from .queues import QueueConfig, parse_queues
 
 ALL_QUEUES = "*"
+PID = "{pid}"
+"""Stands for the process in the name of a health file."""
 
 
 class QueueOrder(StrEnum):
@@ -31,12 +33,14 @@ PORT = Bounds(least=0, whole=True)
 class WorkerConfig:
     """What one worker does. Durations are seconds; None switches the part off unless said otherwise.
 
+    `every_queue`: beside `queues` those are served that turn up, since the alias takes any name.
     `worker_id` is the name operators see; `result_ttl`, `max_attempts`, `backoff` and `timeout` are what tasks and
     queues fall back to.
     """
 
     alias: str = "default"
     queues: tuple[QueueConfig, ...] = (QueueConfig(name="default"),)
+    every_queue: bool = False
     concurrency: int = 20
     worker_id: str = ""
     lease_seconds: float = 15.0
@@ -69,10 +73,13 @@ class WorkerConfig:
         """The configuration of a worker for a TASKS alias (default: `VTASKS_BACKEND`).
 
         Overrides are fields of this class by name; None means "not given". `queues` may be names: a configured queue
-        keeps its options, an unknown one gets the defaults, and `*` stands for every configured queue. Raises
-        ImproperlyConfigured listing all problems, and the framework's InvalidTaskBackend for an unknown alias.
+        keeps its options, an unknown one gets the defaults, and `*` stands for every configured queue and, where the
+        alias takes any name, for every other one that has jobs. Raises ImproperlyConfigured listing all problems, and
+        the framework's InvalidTaskBackend for an unknown alias.
         """
         given = {name: value for name, value in overrides.items() if value is not None}
+        if "queues" in given:
+            given["queues"] = tuple(given["queues"])
         problems = Problems()
         problems.keys("WorkerConfig", given, (item.name for item in fields(cls)))
         config = _Reading(alias or settings.VTASKS_BACKEND, given, problems).config()
@@ -162,6 +169,7 @@ class _Reading:
         values = {
             "alias": self._alias,
             "queues": self._queues(),
+            "every_queue": ALL_QUEUES in self._given.get("queues", ()) and not self._accepted(),
             "worker_id": self._text("worker_id", "VTASKS_WORKER_ID") or worker_name(),
             "lease_seconds": lease,
             "heartbeat_interval": heartbeat,
@@ -211,11 +219,15 @@ class _Reading:
             if isinstance(item, QueueConfig):
                 queues.setdefault(item.name, item)
             elif item == ALL_QUEUES:
-                every = dict.fromkeys([*configured, *sorted(getattr(task_backends[self._alias], "queues", ()))])
+                every = dict.fromkeys([*configured, *sorted(self._accepted())])
                 queues |= {n: configured.get(n) or QueueConfig(name=n) for n in every if n not in queues}
             else:
                 queues.setdefault(item, configured.get(item) or QueueConfig(name=item))
         return list(queues.values())
+
+    def _accepted(self) -> Iterable[str]:
+        """The queue names that the alias takes; none if it takes any."""
+        return getattr(task_backends[self._alias], "queues", ())
 
     def _queue_order(self) -> QueueOrder:
         value = self._value("queue_order", "VTASKS_QUEUE_ORDER")

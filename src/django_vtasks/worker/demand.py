@@ -59,6 +59,10 @@ class Demand:
         """Something may be ready: no queue is known to be dry."""
         self._dry.clear()
 
+    def serve(self, queue: str) -> None:
+        """Ask for jobs of a further queue as well."""
+        self._turns.add(queue)
+
     def pause(self, queues: frozenset[str]) -> bool:
         """Leave these queues out from now on; returns whether that changes anything."""
         changed = queues != self.paused

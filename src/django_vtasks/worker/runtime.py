@@ -20,6 +20,7 @@ from .batching import collectors_of
 from .cleaner import Cleaner
 from .consumer import Consumer
 from .demand import Demand
+from .finder import Finder
 from .leases import LeaseKeeper
 from .promoter import Promoter
 from .reconciler import Reconciler
@@ -88,6 +89,8 @@ class Runtime:
         self.store = store
         self.owner = new_incarnation(config.worker_id)
         self.started_at = time.time()
+        self.pid = os.getpid()
+        self.queues = list(config.queue_names)
         self.paces: list[Pace] = []
         self._emitter = emitter
         self._limits = limits
@@ -131,9 +134,9 @@ class Runtime:
             incarnation=self.owner,
             worker_id=self.config.worker_id,
             host=socket.gethostname(),
-            pid=os.getpid(),
+            pid=self.pid,
             version=_version(),
-            queues=self.config.queue_names,
+            queues=tuple(self.queues),
             concurrency=self.config.concurrency,
             started_at=self.started_at,
             running=self.attempts.slots.taken,
@@ -190,7 +193,7 @@ class Runtime:
         self.reconciler.doubt()
         self.attempts.wakeup.ring()
 
-    def _consumer(self, promoter: Promoter) -> Consumer:
+    def _consumer(self, promoter: Promoter, finder: Finder | None) -> Consumer:
         consumer = Consumer(self.store, self.keeper, self.demand, self.attempts, self.settler, self.reconciler)
         wait = WAIT if self._limits.interval is None else min(WAIT, max(0.01, self._limits.interval))
         watch = Watch(self.store, self._pace("wait"), self.attempts.wakeup.ring, wait)
@@ -198,10 +201,14 @@ class Runtime:
         if self._limits.drain:
 
             async def more_is_due() -> bool:
-                return bool((await promoter.beat()).promoted)
+                found = finder is not None and await finder.look()
+                return bool((await promoter.beat()).promoted) or found
 
             consumer.on_dry = more_is_due
         return consumer
+
+    def _finder(self) -> Finder:
+        return Finder(self.store, self.demand, self.queues, self.attempts.wakeup.ring, self._pace("finder"))
 
     def _periodic(self, promoter: Promoter) -> list[PeriodicService]:
         services: list[PeriodicService] = [
@@ -215,7 +222,7 @@ class Runtime:
                 self._pace("announcer"),
                 max(1.0, 2 * self.config.heartbeat_interval),
             ),
-            Sampler(self.store, self.owner, self.config.queue_names, self.attempts.tally, self._pace("sampler")),
+            Sampler(self.store, self.owner, self.queues, self.attempts.tally, self._pace("sampler")),
         ]
         if self.config.rescue_interval > 0:
             pace = self._pace("rescuer")
@@ -248,8 +255,9 @@ class Runtime:
             on_crash=lambda error: _in_loop(loop, lambda: self._supervisor.fail("the lease thread", error)),
         )
         promoter = Promoter(self.store, self.owner, self.attempts, self.demand, self._pace("promoter"))
-        consumer = self._consumer(promoter)
-        services: Sequence[PeriodicService] = self._periodic(promoter)
+        finder = self._finder() if self.config.every_queue else None
+        consumer = self._consumer(promoter, finder)
+        services: Sequence[PeriodicService] = [*self._periodic(promoter), *([finder] if finder else [])]
         for service in services:
             self._supervisor.start(service, service.pace, self._end)
         for name, make in self._makers:

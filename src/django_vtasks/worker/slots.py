@@ -54,6 +54,13 @@ class Turns:
         self._sum = sum(self._weights.values())
         self._credit = dict.fromkeys(self._weights, 0)
 
+    def add(self, queue: str) -> None:
+        """Have a further queue take its turn."""
+        self.queues = (*self.queues, queue)
+        self._weights[queue] = 1
+        self._sum += 1
+        self._credit[queue] = 0
+
     def next_order(self) -> Sequence[str]:
         """The queues in the order of this turn."""
         if len(self.queues) < 2:
@@ -71,6 +78,10 @@ class StrictTurns:
 
     def __init__(self, queues: Sequence[str]) -> None:
         self.queues = tuple(queues)
+
+    def add(self, queue: str) -> None:
+        """Put a further queue behind the others."""
+        self.queues = (*self.queues, queue)
 
     def next_order(self) -> Sequence[str]:
         """The queues as they were given."""

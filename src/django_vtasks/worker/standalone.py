@@ -139,7 +139,8 @@ class Standalone:
         logger.info("  Backend: %s (%s)", config.alias, type(backend).__name__)
         logger.info("  Broker: %s", self._location)
         logger.info("  Concurrency: %d", config.concurrency)
-        logger.info("  Queues: %s", ", ".join(config.queue_names))
+        more = " and every other one that has jobs" if config.every_queue else ""
+        logger.info("  Queues: %s%s", ", ".join(config.queue_names), more)
         logger.info("  Scheduler: %s", "on" if config.run_scheduler else "off")
 
 

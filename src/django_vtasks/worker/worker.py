@@ -117,7 +117,7 @@ class Worker:
         for name, make in self._services:
             runtime.add_service(name, make)
         if self.config.metrics_port is not None or self.config.health_port is not None:
-            runtime.add_service("gauges", partial(_gauges, self.backend, self.config, runtime))
+            runtime.add_service("gauges", partial(_gauges, self.backend, runtime))
         if self._stopped:
             runtime.stop()
         return runtime
@@ -141,10 +141,10 @@ class Worker:
             runtime.stop_at_once()
 
 
-def _gauges(backend: Any, config: WorkerConfig, runtime: Runtime, parts: Parts) -> Service:
+def _gauges(backend: Any, runtime: Runtime, parts: Parts) -> Service:
     from .gauges import Gauges
 
-    return Gauges(backend.admin_store.counts, config.queue_names, runtime.attempts.slots, parts.pace)
+    return Gauges(backend.admin_store.counts, runtime.queues, runtime.attempts.slots, parts.pace)
 
 
 def _configured(

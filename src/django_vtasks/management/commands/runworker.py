@@ -22,6 +22,7 @@ class Command(BaseCommand):
 
     help = "Run the jobs of one TASKS alias, until a signal or until nothing is due."
     requires_system_checks: Any = []
+    owns_process = False
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The flags; every default comes from the settings."""
@@ -44,6 +45,7 @@ class Command(BaseCommand):
 
     def run_from_argv(self, argv: list[str]) -> None:
         """Run in a process of its own, and end that whatever threads are left."""
+        self.owns_process = True
         super().run_from_argv(argv)
         from ...worker.standalone import leave_threads_behind
 
@@ -87,6 +89,8 @@ class Command(BaseCommand):
         from ...worker.worker import Worker
 
         backend = _backend(options)
+        if self.owns_process and backend.is_private:
+            raise CommandError(_NOTHING_TO_SEE.format(alias=backend.alias, location=backend.location))
         try:
             worker = Worker(backend, config=_config(options))
             where = backend.location
@@ -100,6 +104,12 @@ class Command(BaseCommand):
 
             worker.add_service(NAME, make_service(backend))
         return Standalone(worker, where, Console(self.stdout, options["verbosity"]))
+
+
+_NOTHING_TO_SEE = (
+    "TASKS[{alias!r}] keeps its jobs in memory ({location}): what other processes enqueue is never seen here. "
+    "Use a database file or a server; for tests there is django_vtasks.testing."
+)
 
 
 def _exit(standalone: Any, options: dict[str, Any]) -> None:
