@@ -106,12 +106,17 @@ def test_wrong_settings_fail_the_start_instead_of_hanging_it(sqlite_site):
         assert "VTASKS_SHUTDOWN_TIMEOUT" in server.log_text()
 
 
-def test_several_server_processes_share_the_work(sqlite_site):
+def test_several_server_processes_share_the_work(sqlite_site, tmp_path):
     labels = [f"job {number}" for number in range(60)]
-    with Uvicorn(sqlite_site, "--workers", "2") as server:
+    health = {"VTASKS_HEALTH_CHECK_FILE": str(tmp_path / "health-{pid}"), "VTASKS_HEALTH_PORT": free_port()}
+    with Uvicorn(sqlite_site, "--workers", "2", **health) as server:
         eventually(lambda: server.log_text().count("startup complete") == 2, message=server.log_text)
         jobs = sqlite_site.enqueue(*(f"record, {label!r}" for label in labels))
         sqlite_site.until_statuses(jobs, ["SUCCESSFUL"] * 60)
+        manage("vtasks_health", env=sqlite_site.env(**health))
+        one_each = ["vtasks_health", "--file", health["VTASKS_HEALTH_CHECK_FILE"]]
+        eventually(lambda: manage(*one_each, env=sqlite_site.env()).count("healthy") == 2)
         server.send(signal.SIGTERM)
         server.wait(within=60)
+    assert list(tmp_path.glob("health-*")) == []
     assert sqlite_site.effects() == dict.fromkeys(labels, 1)

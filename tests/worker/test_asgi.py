@@ -204,6 +204,25 @@ async def test_a_server_without_a_lifespan_has_the_worker_from_its_first_request
     await app.embedded.stop()
 
 
+async def test_a_worker_that_no_lifespan_ended_is_gone_with_its_process(made, monkeypatch):
+    at_exit = []
+    monkeypatch.setattr(embedding.atexit, "register", at_exit.append)
+    app = get_worker_application(inner)
+
+    async def nothing(*_):
+        return None
+
+    await app({"type": "http"}, nothing, nothing)
+    await aeventually(made.store.workers)
+    with monkeypatch.context() as forked:
+        forked.setattr("os.getpid", lambda: -1)
+        await asyncio.to_thread(at_exit[0])
+        assert made.store.workers(), "a process that a task forked from this one is not the worker"
+    await asyncio.to_thread(at_exit[0])
+    assert made.store.workers() == []
+    await app.embedded.stop_at_once()
+
+
 async def test_requests_are_cancelled_when_the_grace_after_a_stop_is_over(made, monkeypatch):
     make = embedding._made
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import os
 import time
 import urllib.error
 import urllib.request
+from contextlib import nullcontext
 
 import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
 
+from django_vtasks.conf import WorkerConfig
 from django_vtasks.events import Emitter
 from django_vtasks.jobs.errors import StoreUnavailable
 from django_vtasks.worker.health import Health
 from django_vtasks.worker.probes import HealthFile, HealthServer
-from django_vtasks.worker.service import Pace
+from django_vtasks.worker.service import Pace, ServiceCrashed
+from django_vtasks.worker.surroundings import Surroundings
+from tests.support.flaky import FlakyStore
 from tests.support.waiting import aeventually, eventually
-from tests.worker.flaky import FlakyStore
 from tests.worker.support import Bench
 
 
@@ -97,6 +104,48 @@ def test_the_file_grows_stale_while_the_worker_is_ill(tmp_path, pace, health):
         eventually(lambda: path.read_text() != stale)
     finally:
         file.stop()
+
+
+def surroundings(path, health):
+    return Surroundings(WorkerConfig(health_check_file=str(path), loop_block_threshold=0), health, Emitter())
+
+
+@pytest.mark.parametrize("crash", [None, ServiceCrashed])
+def test_a_file_of_one_process_goes_when_the_worker_stops_and_stays_when_it_crashed(tmp_path, health, crash):
+    path = tmp_path / f"health-{os.getpid()}"
+    with pytest.raises(crash) if crash else nullcontext(), surroundings(tmp_path / "health-{pid}", health):
+        eventually(path.exists)
+        assert asked(tmp_path / "health-{pid}").startswith(f"process {os.getpid()}: healthy")
+        if crash:
+            raise crash
+    assert path.exists() is (crash is not None)
+
+
+def test_a_file_of_several_processes_stays(tmp_path, health):
+    with surroundings(tmp_path / "health", health):
+        eventually((tmp_path / "health").exists)
+    assert (tmp_path / "health").exists()
+
+
+def asked(path):
+    out = io.StringIO()
+    call_command("vtasks_health", file=str(path), stdout=out)
+    return out.getvalue().strip()
+
+
+def test_the_probe_is_red_as_soon_as_one_of_several_processes_is_ill(tmp_path):
+    now, pattern = time.time(), tmp_path / "a[b]-{pid}"
+    others = [os.getppid(), os.getpid()]
+    for pid in others:
+        (tmp_path / f"a[b]-{pid}").write_text(f"{now}")
+    (tmp_path / f"a[b]-{2**22 + 7}").write_text("1.0")  # of a process that is no more
+    (tmp_path / "a[b]-x").write_text("1.0")
+    assert asked(pattern).count("healthy") == 2
+    (tmp_path / f"a[b]-{os.getpid()}").write_text(f"{now - 60}")
+    with pytest.raises(CommandError, match=f"{os.getpid()} is stale"):
+        asked(pattern)
+    with pytest.raises(CommandError, match="of a process that lives"):
+        asked(tmp_path / "none-{pid}")
 
 
 def test_a_file_that_cannot_be_written_is_told_once(tmp_path, pace, health, caplog):

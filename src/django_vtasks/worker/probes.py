@@ -39,6 +39,13 @@ class HealthFile:
         """Write no more; the file stays and grows stale."""
         self._stop.set()
 
+    def remove(self) -> None:
+        """Write no more, and take the file away."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(1.0)
+        self._path.unlink(missing_ok=True)
+
     def _run(self) -> None:
         while not self._stop.is_set():
             if self._health.report().healthy:

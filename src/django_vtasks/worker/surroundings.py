@@ -1,18 +1,21 @@
 """What surrounds a run: the loop watch, health for the outside, metrics; each only if it is asked for."""
 
 import logging
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
-from ..conf import WorkerConfig
+from ..conf import PID, WorkerConfig
 from ..events import Emitter
 from .health import Health
 from .loopwatch import LoopWatch
 from .service import WhenCrashed
 
 logger = logging.getLogger("django_vtasks.worker")
+
+_OTHER_WAY = f"VTASKS_HEALTH_CHECK_FILE, with {PID} in its name, tells how each of several processes fares"
 
 
 class Surroundings:
@@ -35,7 +38,7 @@ class Surroundings:
                 watch.start()
                 stack.callback(watch.stop)
             if config.health_check_file:
-                stack.callback(self._start_file(config.health_check_file))
+                stack.push(self._start_file(config.health_check_file))
             if config.health_port is not None:
                 self._unless_taken(self._serve_health, config.health_port, stack)
             if config.metrics_port is not None:
@@ -46,14 +49,22 @@ class Surroundings:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        self._stack.__exit__(kind, error, trace)
 
-    def _start_file(self, path: str) -> Callable[[], None]:
+    def _start_file(self, path: str) -> Callable[[type[BaseException] | None, object, object], None]:
         from .probes import HealthFile
 
-        file = HealthFile(path, self._health)
+        file = HealthFile(path.replace(PID, str(os.getpid())), self._health)
         file.start()
-        return file.stop
+
+        def end(kind: type[BaseException] | None, _error: object, _trace: object) -> None:
+            # Of a worker that crashed the probe is to see a stale file, not none.
+            if PID in path and kind is None:
+                file.remove()
+            else:
+                file.stop()
+
+        return end
 
     def _unless_taken(self, serve: Callable[[int, ExitStack], None], port: int, stack: ExitStack) -> None:
         """A server's processes share one port: the first has it, the others go on without."""
@@ -62,7 +73,7 @@ class Surroundings:
         except OSError as error:
             if self._when_taken is WhenCrashed.END:
                 raise
-            logger.warning("Port %d is not served by this process: %s", port, error)
+            logger.warning("Port %d is not served by this process: %s. %s", port, error, _OTHER_WAY)
 
     def _serve_health(self, port: int, stack: ExitStack) -> None:
         from .. import metrics

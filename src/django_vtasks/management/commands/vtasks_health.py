@@ -1,15 +1,18 @@
 """`manage.py vtasks_health`: exits 0 when a worker is healthy, 1 when it is not; for container probes."""
 
 import json
+import os
+import re
 import time
 import urllib.error
 import urllib.request
+from glob import escape, glob
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ...conf import settings
+from ...conf import PID, settings
 
 DEFAULT_MAX_AGE = 15.0
 
@@ -32,11 +35,34 @@ class Command(BaseCommand):
         path = options["file"] or settings.VTASKS_HEALTH_CHECK_FILE
         port = options["port"] or settings.VTASKS_HEALTH_PORT
         if options["file"] or (path and not port):
-            self.stdout.write(_from_file(Path(path), options["max_age"]))
+            self.stdout.write(_from_files(str(path), options["max_age"]))
         elif port:
             self.stdout.write(_from_port(int(port), "readyz" if options["ready"] else "livez"))
         else:
             raise CommandError("Nothing to ask: give --file or --port, or set VTASKS_HEALTH_CHECK_FILE.")
+
+
+def _from_files(path: str, max_age: float) -> str:
+    """Of one process; or of every process on this host that lives and has a file, where the path has `{pid}`."""
+    if PID not in path:
+        return _from_file(Path(path), max_age)
+    pattern = re.compile(re.escape(path).replace(re.escape(PID), r"(\d+)"))
+    matches = [pattern.fullmatch(name) for name in sorted(glob(escape(path).replace(PID, "*")))]
+    living = [(match[1], match[0]) for match in matches if match and _lives(int(match[1]))]
+    texts = [f"process {pid}: {_from_file(Path(name), max_age)}" for pid, name in living]
+    if not texts:
+        raise CommandError(f"There is no health file {path} of a process that lives.")
+    return "\n".join(texts)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _from_file(path: Path, max_age: float) -> str:
@@ -47,7 +73,7 @@ def _from_file(path: Path, max_age: float) -> str:
     except (OSError, ValueError) as error:
         raise CommandError(f"The health file {path} cannot be read: {error}") from error
     if age > max_age:
-        raise CommandError(f"The health file is stale: written {age:.0f} s ago.")
+        raise CommandError(f"The health file {path} is stale: written {age:.0f} s ago.")
     return f"healthy, {max(0.0, age):.0f} s ago"
 
 
