@@ -114,6 +114,19 @@ class TestUrls:
         assert "hunter2" not in repr(endpoint) + str(endpoint)
         assert "***" in str(endpoint)
 
+    @pytest.mark.parametrize(
+        ("url", "shown"),
+        [
+            ("valkeys://h:1/2", "valkeys://h:1/2"),
+            ("rediss://:pw@h:1", "rediss://:***@h:1/0"),
+            ("redis://h", "redis://h:6379/0"),
+            ("redis+sentinel://h/prime", "redis+sentinel://h:26379/prime/0"),
+            ("unix:///run/v.sock", "unix:///run/v.sock"),
+        ],
+    )
+    def test_what_is_shown_has_the_scheme_that_was_given(self, url, shown):
+        assert str(parse_url(url)) == shown
+
 
 class TestCaches:
     """`cache_alias` reads the settings of four cache packages."""

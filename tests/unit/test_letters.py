@@ -55,6 +55,21 @@ class TestLettersOfThe32Line:
         assert letter.failure.message == "division by zero"
         assert letter.first_failed_at == letter.failed_at
 
+    @pytest.mark.parametrize(
+        ("traceback", "exception_class"),
+        [
+            ('Traceback (most recent call last):\n  File "a.py", line 1\nx.Odd: one\ntwo: three\n', "x.Odd"),
+            ("Traceback (most recent call last):\n  a\nKeyError: 1\n\nDuring handling of the above exception, another "
+             "exception occurred:\n\nTraceback (most recent call last):\n  b\nValueError\n", "ValueError"),
+            ("NoneType: None\n", ""),
+            ("", ""),
+            ("no traceback at all!", ""),
+        ],
+    )  # fmt: skip
+    def test_the_class_is_that_of_the_last_exception_whatever_its_message(self, traceback, exception_class):
+        letter = decode_letter(orjson.dumps(FAILED_IN_3_2 | {"error_traceback": traceback}))
+        assert letter.failure.exception_class == exception_class
+
     def test_its_exception_class_and_group_are_read_off_the_traceback(self):
         letter = decode_letter(orjson.dumps(FAILED_IN_3_2))
         assert letter.failure.exception_class == "ZeroDivisionError"

@@ -85,10 +85,11 @@ def _failure(payload: Mapping[str, Any], detail: Mapping[str, Any]) -> Failure:
 
 
 def _raised_class(traceback: str) -> str:
-    """The exception's class as the last line of a traceback names it."""
-    last = traceback.rstrip().rpartition("\n")[2]
-    name = last.partition(":")[0]
-    return name if name.replace(".", "").isidentifier() else ""
+    """The exception's class as a traceback names it: in the line below the last frames, whatever the message says."""
+    _, header, rest = traceback.rpartition("Traceback (most recent call last):\n")
+    lines = [line for line in rest.rstrip().splitlines() if line and not line[0].isspace()] or [""]
+    name = (lines[0] if header else lines[-1]).partition(":")[0]
+    return name if name.replace(".", "").isidentifier() and name != "NoneType" else ""
 
 
 def _unreadable(stand_in: Job, raw: bytes, message: str) -> DeadLetter:

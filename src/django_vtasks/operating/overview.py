@@ -10,7 +10,7 @@ from ..jobs.model import JobRecord, JobState
 from ..stores.base import AdminStore, JobFilter, LetterGroup, QueueCounts, WorkerInfo
 from .aliases import Alias
 from .history import NO_HISTORY, History, histories
-from .wording import counted, duration, short_class
+from .wording import counted, duration, short_class, shortened
 
 LONG_WAIT = 300.0
 """Seconds after which the wait of a ready job needs attention."""
@@ -196,12 +196,18 @@ def _about_long_runs(seen: Overview) -> Iterator[Finding]:
 
 def _about_letters(seen: Overview) -> Iterator[Finding]:
     for group in seen.groups:
-        what = short_class(group.exception_class) or "Failure"
-        where = group.func or "undecodable jobs"
         ago = duration(seen.at - group.last_failed_at)
         yield Finding(
             severity="info",
-            text=f"{counted(group.count, 'dead letter')}: {what} in {where}, last {ago} ago.",
+            text=f"{counted(group.count, 'dead letter')}: {_what_failed(group)}, last {ago} ago.",
             state=JobState.DEAD,
             fingerprint=group.fingerprint,
         )
+
+
+def _what_failed(group: LetterGroup) -> str:
+    where = group.func or "undecodable jobs"
+    if group.exception_class:
+        return f"{short_class(group.exception_class)} in {where}"
+    # The 3.2 line tells the class in the traceback only, and for a job that lost its workers there is none.
+    return f"{where} failed" + (f" ({shortened(group.message, 60)})" if group.message else "")

@@ -24,8 +24,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A server, or whom to ask for it. `tls` holds the `ssl_...` options, None means no TLS."""
+    """A server, or whom to ask for it. `tls` holds the `ssl_...` options, None means no TLS; `scheme` is that of the
+    URL, if it came from one."""
 
+    scheme: str = field(default="", compare=False)
     kind: Kind = Kind.DIRECT
     addresses: tuple[Address, ...] = (("localhost", DEFAULT_PORT),)
     path: str = ""
@@ -39,7 +41,8 @@ class Endpoint:
 
     def __str__(self) -> str:
         where = self.path or ",".join(f"{host}:{port}" for host, port in self.addresses)
-        scheme = {Kind.UNIX: "unix", Kind.SENTINEL: "sentinel"}.get(self.kind, "valkeys" if self.tls else "valkey")
+        by_kind = {Kind.UNIX: "unix", Kind.SENTINEL: "sentinel"}
+        scheme = self.scheme or by_kind.get(self.kind, "valkey" if self.tls is None else "valkeys")
         user = f"{self.username or ''}:***@" if self.password else ""
         rest = f"/{self.service}/{self.db}" if self.service else f"/{self.db}"
         return f"{scheme}://{user}{where}{'' if self.path else rest}"
@@ -70,6 +73,7 @@ def parse_url(url: str) -> Endpoint:
     _check(parts.scheme, options)
     secure = parts.scheme in _TLS | _SENTINEL_TLS
     common: dict[str, Any] = {
+        "scheme": parts.scheme,
         "username": unquote(parts.username or "") or options.get("username"),
         "password": unquote(parts.password or "") or options.get("password"),
         "tls": tls_options(options) if secure else None,

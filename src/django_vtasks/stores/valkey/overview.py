@@ -8,9 +8,9 @@ from typing import Any
 
 import orjson
 
-from ...jobs.codec import decode, unpack
+from ...jobs.codec import decode, decode_letter, unpack
 from ...jobs.errors import CodecError
-from ...jobs.model import JobRecord
+from ...jobs.model import DeadLetter, JobRecord
 from ..base import LetterGroup, QueueCounts, Standing, WorkerInfo
 from .keys import RESERVED_QUEUE, Keys, pattern
 from .listing import PIECE, Ask
@@ -121,22 +121,23 @@ def _fields(raw: bytes) -> dict[str, Any]:
 def letter_groups(letters: Iterable[bytes]) -> list[LetterGroup]:
     """Dead letters (newest first) by fingerprint, the largest group first."""
     groups: dict[str, LetterGroup] = {}
-    for fields in map(_fields, letters):
-        one = _group(fields)
-        group = groups.get(one.fingerprint)
-        if group is not None:
-            one = replace(
+    for one in map(_group, letters):
+        group = groups.setdefault(one.fingerprint, one)
+        if group is not one:
+            groups[one.fingerprint] = replace(
                 group,
                 count=group.count + 1,
                 first_failed_at=min(group.first_failed_at, one.first_failed_at),
                 last_failed_at=max(group.last_failed_at, one.last_failed_at),
             )
-        groups[one.fingerprint] = one
     return sorted(groups.values(), key=lambda group: -group.count)
 
 
-def _group(fields: dict[str, Any]) -> LetterGroup:
-    detail = fields.get("letter") or {}
+def _group(raw: bytes) -> LetterGroup:
+    fields = _fields(raw)
+    detail = fields.get("letter")
+    if not isinstance(detail, dict) or "fingerprint" not in detail:
+        return _group_of(decode_letter(raw))
     failed_at = float(fields.get("failed_at") or 0.0)
     return LetterGroup(
         fingerprint=str(detail.get("fingerprint") or ""),
@@ -146,6 +147,19 @@ def _group(fields: dict[str, Any]) -> LetterGroup:
         count=1,
         first_failed_at=float(detail.get("first_failed_at") or failed_at),
         last_failed_at=failed_at,
+    )
+
+
+def _group_of(letter: DeadLetter) -> LetterGroup:
+    """The group of a letter that a 3.2 worker buried, whose bytes do not say it."""
+    return LetterGroup(
+        fingerprint=letter.failure.fingerprint,
+        func=letter.job.func if letter.job else "",
+        exception_class=letter.failure.exception_class,
+        message=letter.failure.message,
+        count=1,
+        first_failed_at=letter.first_failed_at,
+        last_failed_at=letter.failed_at,
     )
 
 
