@@ -6,11 +6,12 @@ import pytest
 
 from django_vtasks.jobs.model import Job, JobState
 from django_vtasks.operating import bulk
-from django_vtasks.tasks.redaction import HIDDEN, Redaction, filled_in, redaction_of
+from django_vtasks.operating.overview import Overview, findings
 from django_vtasks.operating.tables import table
 from django_vtasks.operating.wording import counted, duration, iso, moment, shortened
-from django_vtasks.stores.base import JobFilter, Redrive
+from django_vtasks.stores.base import JobFilter, LetterGroup, Redrive
 from django_vtasks.stores.memory import MemoryStore
+from django_vtasks.tasks.redaction import HIDDEN, Redaction, filled_in, redaction_of
 from tests.support.clock import START
 from tests.support.operators import Scene
 
@@ -158,7 +159,7 @@ def test_many_jobs_are_handled_in_chunks_of_bounded_size(store):
     assert (set(meant.ids), meant.more) == (set(made), False)
     done = bulk.redrive(store, meant.ids)
     assert (done.changed, done.left_alone, done.not_reached) == (1200, 0, 0)
-    assert [size for name, size in store.calls if name == "redrive"] == [bulk.STEP] * 12
+    assert [size for name, size in store.calls if name == "redrive"] == [bulk.STEP, bulk.STEP, 200]
     assert max(size for name, size in store.calls if name == "page") <= bulk.CHUNK
 
 
@@ -169,9 +170,9 @@ def test_an_operation_ends_when_its_time_is_spent(store):
         def is_spent(self):
             return len([name for name, _ in store.calls if name == "redrive"]) == 2
 
-    made = Scene(store).dead(250)
+    made = Scene(store).dead(1050)
     done = bulk.redrive(store, made, budget=Spent())
-    assert (done.changed, done.not_reached) == (200, 50)
+    assert (done.changed, done.not_reached) == (1000, 50)
     assert bulk.Budget(0).is_spent()
     assert not bulk.Budget(60).is_spent()
     assert not bulk.NO_LIMIT.is_spent()
@@ -200,3 +201,17 @@ def test_what_is_left_alone_is_counted(store):
     assert (done.changed, done.left_alone, len(done.new_ids)) == (2, 1, 2)
     assert bulk.discard(store, JobState.DEAD, dead) == bulk.Done(left_alone=2)
     assert bulk.hasten(store, ["gone"]) == bulk.Done(left_alone=1)
+
+
+def test_a_group_of_letters_without_a_class_is_told_by_its_message():
+    group = LetterGroup(
+        fingerprint="f",
+        func="app.task",
+        exception_class="",
+        message="Exceeded max_rescues (0)",
+        count=2,
+        first_failed_at=START,
+        last_failed_at=START,
+    )
+    [finding] = findings(Overview(alias="default", at=START + 3, groups=(group,)))
+    assert finding.text == "2 dead letters: app.task failed (Exceeded max_rescues (0)), last 3 s ago."

@@ -14,8 +14,11 @@ from ..stores.base import AddStatus, AdminStore, CancelStatus, ClientStore, JobF
 CHUNK = 500
 """How many jobs one call to a store lists."""
 
-STEP = 100
+STEP = 500
 """How many jobs one call to a store changes."""
+
+NAMED = 100
+"""How many new jobs are named."""
 
 AT_MOST = 50_000
 """How many jobs one operation is about at most; repeat it for the rest."""
@@ -43,7 +46,7 @@ class Done:
         return Done(
             changed=self.changed + other.changed,
             left_alone=self.left_alone + other.left_alone,
-            new_ids=(self.new_ids + other.new_ids)[:STEP],
+            new_ids=(self.new_ids + other.new_ids)[:NAMED],
             not_reached=self.not_reached + other.not_reached,
         )
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from django_vtasks.jobs.codec import decode
-from django_vtasks.jobs.model import DeadReason, JobState
+from django_vtasks.jobs.model import DeadReason, JobState, UniqueMode
 from django_vtasks.jobs.outcomes import Discarded
 from django_vtasks.stores.base import JobFilter, Redrive, Retention
 from tests.stores.bench import KEPT, Bench, about, ids
-from tests.support.builders import a_failure, a_letter, raised, settled
+from tests.support.builders import a_failure, a_key, a_letter, raised, settled
 
 
 class TestDeadLetters:
@@ -174,6 +174,31 @@ class TestRedrive:
         await store.redrive(one)
         assert [letter.id for letter in await store.letters()] == [two.id]
 
+    async def test_each_of_many_is_answered_in_its_place(self, store: Bench):
+        one, two = await store.bury(args=[1]), await store.bury(args=[2])
+        asked = [two.id, store.client.new_id(), one.id, two.id]
+        answers = await store.admin.redrive(asked, Redrive(delays=[0, 0, 30]))
+        assert [answer.status for answer in answers] == ["added", "duplicate", "added", "duplicate"]
+        new_two, new_one = await store.get(answers[0].job_id), await store.get(answers[2].job_id)
+        assert (new_two.job.retry_of, new_two.state) == (two.id, "ready")
+        assert (new_one.job.retry_of, new_one.state) == (one.id, "scheduled")
+        assert await store.letters() == []
+
+    async def test_of_two_letters_with_one_unique_key_the_first_goes_and_the_second_stays(self, store: Bench):
+        one, two = await store.bury(unique=a_key()), await store.bury(unique=a_key())
+        other = await store.bury()
+        first, second, third = await store.redrive(one, two, other)
+        assert [first.status, second.status, third.status] == ["added", "duplicate", "added"]
+        assert second.job_id == first.job_id
+        assert [letter.id for letter in await store.letters()] == [two.id]
+
+    async def test_letters_that_debounce_become_one_job(self, store: Bench):
+        letters = [await store.bury(args=[number], unique=a_key("k", UniqueMode.DEBOUNCE)) for number in range(3)]
+        answers = await store.redrive(*letters)
+        assert [answer.status for answer in answers] == ["added", "replaced", "replaced"]
+        assert await store.letters() == []
+        assert (await store.claim_one()).job.args == [2]
+
     async def test_the_old_result_stays_its_time(self, store: Bench):
         dead = await store.bury()
         await store.redrive(dead)
@@ -183,6 +208,12 @@ class TestRedrive:
         dead = await store.bury(expires_at=store.clock() + 5)
         await store.redrive(dead)
         assert (await store.claim_one()).job.expires_at is None
+
+    async def test_letters_are_removed_by_their_ids(self, store: Bench):
+        one, two, three = [await store.bury(queue=queue) for queue in ("default", "mail", "default")]
+        which = JobFilter(state=JobState.DEAD, queue="default", ids=(one.id, two.id, store.client.new_id()))
+        assert await store.admin.delete(which) == 1
+        assert [letter.id for letter in await store.letters()] == [three.id, two.id]
 
 
 class TestRestore:

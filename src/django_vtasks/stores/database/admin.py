@@ -8,7 +8,7 @@ from django.db import connections
 
 from ...jobs.model import DeadLetter
 from ...jobs.samples import Sample
-from ..base import Added, AddStatus, JobFilter, LetterGroup, Page, QueueCounts, Redrive, Standing, WorkerInfo
+from ..base import Added, JobFilter, LetterGroup, Page, QueueCounts, Redrive, Standing, WorkerInfo
 from . import leases, looking, notify, paging, samples, schedule
 from .client import alias_of
 from .ids import canonical
@@ -74,10 +74,9 @@ class DatabaseAdminStore:
     def redrive(self, ids: Sequence[str], changes: Redrive) -> list[Added]:
         """See `AdminStore.redrive`."""
         added: list[Added] = []
-        for position, letter_id in enumerate(ids):
-            with self._session() as session, session.atomic():
-                answer = redrive(session, letter_id, changes, position)
-            added.append(answer or Added(status=AddStatus.DUPLICATE, job_id=None))
+        for chunk in batched(ids, CHUNK):
+            with self._session(len(chunk)) as session, session.atomic():
+                added += redrive(session, chunk, changes, start=len(added))
         return added
 
     def restore(self, letters: Sequence[DeadLetter]) -> int:

@@ -116,17 +116,30 @@ _KEEP_RESULTS = (
 
 
 def adopt(session: Session, limit: int) -> None:
-    """Fill the columns of letters that the 3.2 line wrote, at most `limit` of them."""
+    """Fill the columns of letters that the 3.2 line wrote, at most `limit` of them, in transactions of `BATCH`."""
+    for size in [BATCH] * (limit // BATCH) + [limit % BATCH]:
+        if size:
+            with session.atomic():
+                adopted = _adopt(session, size)
+            if adopted < size:
+                return
+
+
+def _adopt(session: Session, limit: int) -> int:
     vendor = session.vendor
     rows = session.rows(
-        f"SELECT {columns(vendor, JOB_COLUMNS)} FROM {JOBS} WHERE status = 'FAILED' AND buried_at IS NULL LIMIT %s",
+        f"SELECT {columns(vendor, JOB_COLUMNS)} FROM {JOBS} WHERE status = 'FAILED' AND buried_at IS NULL"
+        " ORDER BY id LIMIT %s",
         (limit,),
     )
+    sets = []
     for row in rows:
         values = dict(zip(JOB_COLUMNS, row, strict=True))
         letter = letter_of(values, vendor)
         moments = (vendor.moment(letter.failed_at), vendor.moment(letter.first_failed_at))
-        session.run(_ADOPT, (*moments, *moments[:1], *listed(letter), values["id"]))
+        sets.append((*moments, *moments[:1], *listed(letter), vendor.id_in(letter.id)))
+    session.run_many(_ADOPT, sets)
+    return len(rows)
 
 
 _ADOPT = (

@@ -17,19 +17,32 @@ from .rows import JOB_COLUMNS, columns, job_of, letter_of, payload_of
 from .session import Session
 
 
-def redrive(session: Session, letter_id: str, changes: Redrive, position: int) -> Added | None:
-    """The answer for a letter enqueued again; None when it is not there or does not decode. Inside a transaction."""
-    found = canonical(letter_id)
-    letter = _letter(session, found) if found else None
-    job = letter and _job(letter)
-    if not job:
-        return None
-    new = changes.applied(job, new_id=new_id(), at=session.now(), position=position)
-    [added] = add_rows(session, rows_of([new]))
-    if added.status is not AddStatus.DUPLICATE:
-        remove(session, [session.vendor.id_in(job.id)])
-        notify.after_commit(session.connection, [new])
-    return added
+def redrive(session: Session, ids: Sequence[str], changes: Redrive, start: int = 0) -> list[Added]:
+    """What became of each letter, when as many are enqueued again as one statement may add. Inside a transaction.
+
+    The first letter has the position `start` among those redriven. Either every letter that goes has its new job, or,
+    when anything raises, all stay.
+    """
+    letters = _letters(session, {found for letter_id in ids if (found := canonical(letter_id))})
+    at = session.now()
+    answers = [Added(status=AddStatus.DUPLICATE, job_id=None)] * len(ids)
+    places: list[tuple[int, str]] = []
+    jobs: list[Job] = []
+    for place, letter_id in enumerate(ids):
+        letter = letters.pop(canonical(letter_id) or "", None)
+        job = letter and _job(letter)
+        if job:
+            places.append((place, job.id))
+            jobs.append(changes.applied(job, new_id=new_id(), at=at, position=start + place))
+    added = add_rows(session, rows_of(jobs)) if jobs else []
+    gone = []
+    for (place, letter_id), answer in zip(places, added, strict=True):
+        answers[place] = answer
+        if answer.status is not AddStatus.DUPLICATE:
+            gone.append(session.vendor.id_in(letter_id))
+    remove(session, gone)
+    notify.after_commit(session.connection, jobs if gone else [])
+    return answers
 
 
 def hasten(session: Session, ids: Sequence[str]) -> list[Job]:
@@ -58,11 +71,19 @@ def _hasten(session: Session, place: int, job_id: str, queue: str, raw: bytes) -
     return job
 
 
-def _letter(session: Session, letter_id: str) -> DeadLetter | None:
+def _letters(session: Session, ids: set[str]) -> dict[str, DeadLetter]:
+    """The letters with these ids that are there, locked in the order of their ids so that two calls never deadlock."""
     vendor = session.vendor
-    query = f"SELECT {columns(vendor, JOB_COLUMNS)} FROM {JOBS} WHERE id = %s AND status = 'FAILED' {{wait_for_lock}}"
-    row = session.row(query, (vendor.id_in(letter_id),))
-    return None if row is None else letter_of(dict(zip(JOB_COLUMNS, row, strict=True)), vendor)
+    params = [vendor.id_in(letter_id) for letter_id in sorted(ids)]
+    if not params:
+        return {}
+    rows = session.rows(
+        f"SELECT {columns(vendor, JOB_COLUMNS)} FROM {JOBS} {{by_id}} WHERE id IN {vendor.places(params)}"
+        " AND status = 'FAILED' ORDER BY id {wait_for_lock}",
+        params,
+    )
+    letters = (letter_of(dict(zip(JOB_COLUMNS, row, strict=True)), vendor) for row in rows)
+    return {letter.id: letter for letter in letters}
 
 
 def _job(letter: DeadLetter) -> Job | None:

@@ -22,9 +22,9 @@ from . import overview, redriving, sampling, upkeep
 from .admission import Gate
 from .connection import link_of
 from .keys import Keys, check_queue
-from .listing import Listed, Listing, matches
+from .listing import Listed, Listing, letter_id_in, matches
 from .options import ValkeyOptions
-from .records import is_tracked, read_record, waiting_parts
+from .records import is_tracked, letter_record, read_record, waiting_parts
 from .requests import Command, Part, Request, call
 from .sync_client import SyncClient
 
@@ -125,9 +125,12 @@ class ValkeyAdminStore:
         found = {letter_id: raw for letter_id, raw in zip(ids, known, strict=True) if raw}
         missing = set(ids) - found.keys()
         for raw in self._listing.letters() if missing else ():
-            letter_id = decode_letter(raw).id
+            letter_id = letter_id_in(raw)
             if letter_id in missing:
-                found.setdefault(letter_id, raw)
+                found[letter_id] = raw
+                missing.remove(letter_id)
+                if not missing:
+                    break
         return found
 
     def restore(self, letters: Sequence[DeadLetter]) -> int:
@@ -166,12 +169,20 @@ class ValkeyAdminStore:
         if which.state is JobState.LEASED:
             return 0
         waiting = which.state in (JobState.READY, JobState.SCHEDULED)
-        meant = [listed for _, listed in zip(range(limit), (item for _, item in self._meant(which)), strict=False)]
+        meant = [listed for _, listed in zip(range(limit), self._to_delete(which), strict=False)]
         removed = 0
         for chunk in batched(meant, CHUNK):
             parts = [part for listed in chunk for part in (_waiting(listed) if waiting else _ended(listed))]
             removed += self._call("discard" if waiting else "forget", len(chunk), *parts)
         return removed
+
+    def _to_delete(self, which: JobFilter) -> Iterator[Listed]:
+        if which.state is JobState.DEAD and which.ids:
+            # Found by their ids, since looking at every letter for each chunk of ids would take for ever.
+            letters = self._letters_of(which.ids).values()
+            found = (Listed(letter_record(decode_letter(raw)), raw) for raw in letters)
+            return (listed for listed in found if matches(listed.record, which))
+        return (listed for _, listed in self._meant(which))
 
     def level_priorities(self) -> int:
         """See `AdminStore.level_priorities`: jobs of other priorities or with limits go into their queue's list."""

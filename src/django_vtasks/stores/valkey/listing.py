@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import batched
 from typing import Any
 
-from ...jobs.codec import decode, decode_letter
+from ...jobs.codec import decode, decode_letter, unpack
 from ...jobs.errors import CodecError
 from ...jobs.model import Job, JobRecord, JobState, evolve_job
 from ..base import JobFilter
@@ -120,6 +120,15 @@ def _job(raw: bytes, queue: str) -> Job:
         return decode(raw, fallback_queue=queue)
     except CodecError:
         return Job(id="", func="", queue=queue)
+
+
+def letter_id_in(raw: bytes) -> str:
+    """The id that a letter's payload tells, empty when it tells none."""
+    try:
+        found = unpack(raw).get("id")
+    except CodecError:
+        return ""
+    return found if isinstance(found, str) else ""
 
 
 # --- which jobs are meant ----------------------------------------------------------------------------------------
