@@ -129,6 +129,26 @@ class TestConcurrency:
         assert len(await store.claim(1)) == 1
         assert ids(await store.claim(1)) == [free[0].id]
 
+    async def test_queues_are_served_in_their_order_whichever_has_limits(self, store: Bench):
+        await store.add(queue="a")
+        bound = [await store.add(queue="b", limit=at_once(2)) for _ in range(3)]
+        free = [await store.add(queue="c") for _ in range(3)]
+        last = await store.add(queue="d", limit=at_once(1, "other"))
+        await store.live()
+        first = (await store.exchange(limit=4, a=4, b=4, c=4, d=4)).claims
+        assert ids(first)[1:] == [bound[0].id, bound[1].id, free[0].id]
+        done = [settled(claim, Succeeded(value=b"null"), KEPT, store.clock()) for claim in first]
+        assert ids((await store.exchange(done, limit=2, a=4, b=4, c=4, d=4)).claims) == [bound[2].id, free[1].id]
+        assert ids((await store.exchange(limit=9, a=4, b=4, c=4, d=4)).claims) == [free[2].id, last.id]
+
+    async def test_a_queue_without_limits_is_not_held_up_by_one_with_them(self, store: Bench):
+        await limited(store, 5, at_once(1), queue="bound")
+        free = [await store.add(queue="free") for _ in range(3)]
+        await store.live()
+        claims = (await store.exchange(bound=2, free=2)).claims
+        assert sorted(claim.queue for claim in claims) == ["bound", "free", "free"]
+        assert ids((await store.exchange(bound=2, free=2)).claims) == [free[2].id]
+
     async def test_higher_priorities_go_first(self, store: Bench):
         claim, waiting = await parked(store, 2)
         urgent = await store.add(priority=50, limit=at_once(1))

@@ -4,18 +4,14 @@ from collections.abc import Sequence
 
 from ..base import Added, AddStatus
 from .insert import Row, insert_rows
-from .permits import mark
 from .session import Session
 from .unique import add_unique
 
 
 def add_rows(session: Session, rows: Sequence[Row]) -> list[Added]:
     """Add jobs, at most `vendor.max_rows` of them, and take their unique keys; one answer for each."""
-    limited = any(row.job.limit for row in rows)
-    if limited or any(row.job.unique for row in rows):
+    if any(row.job.unique for row in rows):
         with session.atomic():
-            if limited:
-                mark(session)
             return add_unique(session, rows)
     insert_rows(session, rows)
     return [Added(status=AddStatus.ADDED, job_id=row.job.id) for row in rows]

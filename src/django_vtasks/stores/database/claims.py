@@ -2,11 +2,12 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...jobs.model import Claim
 from ..base import ClaimRequest
-from .names import ALIVE, GROUPS, JOBS, LIMITED, METADATA, PAUSED, column_text, metadata_key
+from .names import ALIVE, GROUPS, JOBS, METADATA, PAUSED, column_text, metadata_key
 from .queries.arrays import array_of, packed
 from .rows import claims_of_round, payload_of
 from .session import Session
@@ -20,6 +21,24 @@ _HEAD = (
 )
 
 
+LIMIT_MARK = b'"limit":{"'
+"""What the payload of a limited job has in it; others may speak of limits in their arguments."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What a claim brought, and the queues left out since jobs with limits are next there: see `limits`."""
+
+    claims: tuple[Claim, ...] = ()
+    limited: tuple[str, ...] = ()
+    now: float = 0.0
+
+
+def is_scarce(request: ClaimRequest) -> bool:
+    """Whether what one queue gets may be missing for the next, so that they must be asked in order."""
+    return sum(want.slots for want in request.wants) > request.limit
+
+
 def new_token() -> str:
     """The token of a round of claims."""
     return os.urandom(8).hex()
@@ -30,29 +49,27 @@ def wanted_slots(request: ClaimRequest) -> dict[str, int]:
     return {column_text(want.queue): want.slots for want in request.wants if want.slots > 0}
 
 
-def claim(session: Session, request: ClaimRequest) -> list[Claim] | None:
-    """Lease jobs to the incarnation that asks, unless its own lease has run out. Inside a transaction.
-
-    None, and nothing is claimed, where there are limited jobs: see `limits`.
-    """
+def claim(session: Session, request: ClaimRequest) -> Taken:
+    """Lease jobs to the incarnation that asks, unless its own lease has run out. Inside a transaction."""
     wanted = wanted_slots(request) if request.limit > 0 else {}
-    started_at, queues, limited = open_queues(session, request.owner, list(wanted))
-    if limited:
-        return None
+    now, queues, limited = open_queues(session, request.owner, list(wanted))
     rows: list[Any] = []
     for queue in queues:
         limit = min(wanted[queue], request.limit - len(rows))
-        if limit > 0:
-            rows += session.rows(_HEAD, (queue, limit))
-    if not rows:
-        return []
-    # The first limited job may have been added since the queues were read.
-    if any(b'"limit"' in payload_of(row[2]) for row in rows) and is_limited(session):
-        return None
+        if limit > 0 and queue not in limited:
+            head = session.rows(_HEAD, (queue, limit))
+            if any(LIMIT_MARK in payload_of(row[2]) for row in head):
+                limited.add(queue)
+            else:
+                rows += head
+        if queue in limited and is_scarce(request):
+            break
     token, ids = new_token(), [row[0] for row in rows]
-    lease = f"UPDATE {JOBS} {{by_id}} SET {LEASED} WHERE id IN {session.vendor.places(ids)}"
-    session.run(lease, (request.owner, token, *ids))
-    return claims_of_round(rows, session.vendor, request.owner, token, started_at)
+    if ids:
+        lease = f"UPDATE {JOBS} {{by_id}} SET {LEASED} WHERE id IN {session.vendor.places(ids)}"
+        session.run(lease, (request.owner, token, *ids))
+    claims = claims_of_round(rows, session.vendor, request.owner, token, now)
+    return Taken(claims=tuple(claims), limited=tuple(queue for queue in queues if queue in limited), now=now)
 
 
 def is_ready(session: Session, queues: Sequence[str]) -> bool:
@@ -60,13 +77,13 @@ def is_ready(session: Session, queues: Sequence[str]) -> bool:
     keys = {metadata_key(PAUSED, queue): queue for queue in queues}
     if session.vendor.has_unnest:
         return session.row(_IS_READY, (packed(keys.values()), packed(keys))) is not None
-    names = (*keys, LIMITED)
-    found = session.rows(f"SELECT {{key}} FROM {METADATA} WHERE {{key}} IN {session.vendor.places(names)}", names)
-    for (key,) in found:
+    if not keys:
+        return False
+    places = session.vendor.places(keys)
+    paused = session.rows(f"SELECT {{key}} FROM {METADATA} WHERE {{key}} IN {places}", list(keys))
+    for (key,) in paused:
         keys.pop(key, None)
-    if (LIMITED,) in map(tuple, found) and keys and _has_due_group(session, list(keys.values())):
-        return True
-    return any(session.row(FIRST, (queue,)) for queue in keys.values())
+    return any(session.row(FIRST, (queue,)) for queue in keys.values()) or bool(_due(session, list(keys.values())))
 
 
 # In the order of the index: otherwise PostgreSQL expects to meet one soon among all rows, and reads them all in vain.
@@ -82,31 +99,28 @@ LIMIT 1
 """
 
 
-def is_limited(session: Session) -> bool:
-    """Whether a limited job was ever added."""
-    return session.row(f"SELECT 1 FROM {METADATA} WHERE {{key}} = %s", (LIMITED,)) is not None
-
-
-def _has_due_group(session: Session, queues: Sequence[str]) -> bool:
-    places = session.vendor.places(queues)
-    query = f"SELECT 1 FROM {GROUPS} WHERE queue IN {places} AND look_at <= {{now}} LIMIT 1"
-    return session.row(query, queues) is not None
-
-
-def open_queues(session: Session, owner: str, queues: Sequence[str]) -> tuple[float, list[str], bool]:
-    """What time it is, which of the queues the incarnation may claim from (none without a live lease), and whether a
-    limited job was ever added."""
+def _due(session: Session, queues: Sequence[str]) -> set[str]:
+    """Those of the queues that have parked jobs worth a look."""
     if not queues:
-        return 0.0, [], False
+        return set()
+    query = f"SELECT queue FROM {GROUPS} WHERE look_at <= {{now}} AND queue IN {session.vendor.places(queues)}"
+    return {row[0] for row in session.rows(query, queues)}
+
+
+def open_queues(session: Session, owner: str, queues: Sequence[str]) -> tuple[float, list[str], set[str]]:
+    """What time it is, which of the queues the incarnation may claim from (none without a live lease), and which of
+    those have parked jobs worth a look."""
+    if not queues:
+        return 0.0, [], set()
     alive = metadata_key(ALIVE, owner)
     keys = {metadata_key(PAUSED, queue): queue for queue in queues}
     found = session.rows(
         f"SELECT {{key}}, {session.vendor.epoch_column('{now}')} FROM {METADATA}"
-        f" WHERE {{key}} IN {session.vendor.places(keys)} OR {{key}} = %s OR ({{key}} = %s AND expires_at > {{now}})",
-        (*keys, LIMITED, alive),
+        f" WHERE {{key}} IN {session.vendor.places(keys)} OR ({{key}} = %s AND expires_at > {{now}})",
+        (*keys, alive),
     )
     now = {row[0]: row[1] for row in found}
     if alive not in now:
-        return 0.0, [], False
+        return 0.0, [], set()
     free = [queue for key, queue in keys.items() if key not in now]
-    return session.vendor.epoch_out(now[alive]) or 0.0, free, LIMITED in now
+    return session.vendor.epoch_out(now[alive]) or 0.0, free, _due(session, free)

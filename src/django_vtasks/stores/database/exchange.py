@@ -1,5 +1,6 @@
 """One round of a worker: what ended is written, what is next is claimed, at once."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -7,9 +8,10 @@ from ...jobs.model import Claim
 from ...jobs.transitions import Settlement
 from ..base import ClaimRequest, Exchange
 from . import notify
-from .claims import claim
+from .claims import Taken, claim, is_scarce, wanted_slots
 from .limits import claim_limited
 from .lowwater import LowWater
+from .names import column_text
 from .oneround import exchange_in_one, is_one_statement
 from .session import Session
 from .settle import settle
@@ -23,28 +25,69 @@ def exchange(
     low_water: LowWater,
 ) -> tuple[Exchange, set[str]]:
     """What the round brought, and the queues to which it gave jobs back."""
+    refilled: set[str] = set()
+    evicted = 0
     if session.vendor.has_unnest and is_one_statement(settlements):
-        found, limited = exchange_in_one(session, settlements, request, low_water)
-        refilled: set[str] = set()
+        taken, refused = exchange_in_one(session, settlements, request, low_water)
     else:
         with session.atomic():
             settled = settle(session, settlements, dead_letter_cap)
             if settled.refilled:
                 low_water.forget()
-            claims = _claims(session, request, low_water) if request else ()
-        limited, refilled = claims is None, settled.refilled
-        found = Exchange(claims=tuple(claims or ()), refused=frozenset(settled.refused), evicted=settled.evicted)
+            taken = _take(session, request, low_water) if request else Taken()
+        refused, refilled, evicted = frozenset(settled.refused), settled.refilled, settled.evicted
     notify.from_worker(session, refilled)
-    if limited and request:
+    claims = list(taken.claims)
+    if request and taken.limited:
         # In transactions of its own, since these lock the keys of limits in their order.
-        taken, more = claim_limited(session, request)
-        found, refilled = replace(found, claims=tuple(taken)), refilled | more
-    return found, refilled
+        more, again = _claim_on(session, request, taken, low_water)
+        claims += more
+        refilled = refilled | again
+    return Exchange(claims=tuple(claims), refused=refused, evicted=evicted), refilled
 
 
-def _claims(session: Session, request: ClaimRequest, low_water: LowWater) -> Sequence[Claim] | None:
-    if not session.vendor.has_unnest:
-        claims = claim(session, request)
-        return None if claims is None else tuple(claims)
-    found, limited = exchange_in_one(session, (), request, low_water)
-    return None if limited else found.claims
+def _take(session: Session, request: ClaimRequest, low_water: LowWater) -> Taken:
+    if session.vendor.has_unnest:
+        return exchange_in_one(session, (), request, low_water)[0]
+    return claim(session, request)
+
+
+def _claim_on(
+    session: Session, request: ClaimRequest, taken: Taken, low_water: LowWater
+) -> tuple[list[Claim], set[str]]:
+    """Claim from the queues whose next jobs have limits, and what was left out because they come first; returns the
+    queues that must be asked again too."""
+    claims: list[Claim] = []
+    again: set[str] = set()
+    while taken.limited:
+        request = _without(request, taken.claims)
+        scarce = is_scarce(request)
+        for queue in taken.limited[:1] if scarce else taken.limited:
+            room = min(wanted_slots(request).get(queue, 0), request.limit)
+            found, is_left = claim_limited(session, request.owner, queue, room, taken.now)
+            claims += found
+            request = _without(request, found)
+            if is_left:
+                again.add(queue)
+        request = _after(request, taken.limited[0])
+        if not scarce or request.limit <= 0 or not request.wants:
+            break
+        with session.atomic():
+            taken = _take(session, request, low_water)
+        claims += taken.claims
+    return claims, again
+
+
+def _without(request: ClaimRequest, claims: Sequence[Claim]) -> ClaimRequest:
+    """What is left of a request after these claims."""
+    if not claims:
+        return request
+    taken = Counter(column_text(claim.queue) for claim in claims)
+    wants = tuple(replace(want, slots=want.slots - taken[column_text(want.queue)]) for want in request.wants)
+    return replace(request, wants=wants, limit=request.limit - len(claims))
+
+
+def _after(request: ClaimRequest, queue: str) -> ClaimRequest:
+    """The part of a request that is about the queues after this one."""
+    names = [column_text(want.queue) for want in request.wants]
+    return replace(request, wants=request.wants[names.index(queue) + 1 :])

@@ -1,8 +1,8 @@
 """Claiming where there are limited jobs: those whose limit is reached are parked, out of everybody's way.
 
 A limited job waits in its queue's line like any other. When it gets to the front and may not start, its row is given
-a `limit_group`, which takes it out of the line; the claim looks at a group only once it may go on. Ordinary claims
-leave all to this module as soon as a limited job was ever added.
+a `limit_group`, which takes it out of the line; the claim looks at a group only once it may go on. An ordinary claim
+leaves a queue to this module when it meets a limited job there, or when parked ones of it may go on.
 """
 
 from collections import defaultdict
@@ -13,9 +13,8 @@ from typing import Any
 from ...jobs.errors import CodecError
 from ...jobs.limits import JobLimit, admit
 from ...jobs.model import Claim
-from ..base import ClaimRequest
 from . import permits
-from .claims import FIRST, IN_ORDER, LEASED, READY, new_token, open_queues, wanted_slots
+from .claims import FIRST, IN_ORDER, LEASED, READY, new_token
 from .names import JOBS, KEYS
 from .rows import claims_of_round, job_of, payload_of
 from .session import Session
@@ -36,27 +35,22 @@ class Candidate:
     parked: bool
 
 
-def claim_limited(session: Session, request: ClaimRequest) -> tuple[list[Claim], set[str]]:
-    """Lease jobs to the incarnation that asks, and the queues that must be asked again. Outside a transaction."""
-    wanted = wanted_slots(request) if request.limit > 0 else {}
-    now, queues, _ = open_queues(session, request.owner, list(wanted))
-    due = permits.due_groups(session, queues) if queues else {}
+def claim_limited(session: Session, owner: str, queue: str, room: int, now: float) -> tuple[list[Claim], bool]:
+    """Lease up to `room` jobs of a queue to an incarnation whose lease lives `now`; returns whether the queue must be
+    asked again too. Outside a transaction."""
+    line = Line(session=session, queue=queue, groups=permits.due_groups(session, queue), now=now)
     claims: list[Claim] = []
-    more: set[str] = set()
-    for queue in queues:
-        room = min(wanted[queue], request.limit - len(claims))
-        line = Line(session=session, queue=queue, groups=due.get(queue, []), now=now)
-        for turn in range(TURNS):
-            if room <= 0 or not line.has_any():
-                break
-            with session.atomic():
-                found = line.take(request.owner, room, max(room, PARKED_AT_ONCE if turn else 0))
-            claims += found
-            room -= len(found)
-        else:
-            more.add(queue)
-        permits.drop_empty(session, queue, line.touched)
-    return claims, more
+    again = False
+    for turn in range(TURNS):
+        left = room - len(claims)
+        if left <= 0 or (turn and not line.has_any()):
+            break
+        with session.atomic():
+            claims += line.take(owner, left, max(left, PARKED_AT_ONCE if turn else 0))
+    else:
+        again = True
+    permits.drop_empty(session, queue, line.touched)
+    return claims, again
 
 
 @dataclass(slots=True, kw_only=True)

@@ -15,8 +15,6 @@ PAUSED = "vtasks_paused:"
 ROLE = "vtasks_role:"
 LAST_RUN = "vtasks_last_run:"
 SAMPLES = "vtasks_samples:"
-#: The row that is there once a job with a limit was ever added.
-LIMITED = "vtasks_limits"
 
 #: Roles that workers of the 3.2 line hold under these names too.
 SHARED_ROLES = {"scheduler": "vtasks_scheduler_lock", "rescuer": "vtasks_rescue_lock"}

@@ -14,10 +14,10 @@ from ...jobs.codec import encode
 from ...jobs.errors import CodecError
 from ...jobs.model import Claim, JobState
 from ...jobs.transitions import Finish, Settlement
-from ..base import ClaimRequest, Exchange
-from .claims import IN_ORDER, LEASED, READY, new_token, wanted_slots
+from ..base import ClaimRequest
+from .claims import IN_ORDER, LEASED, LIMIT_MARK, READY, Taken, is_scarce, new_token, wanted_slots
 from .lowwater import LowWater
-from .names import ALIVE, JOBS, LIMITED, LOCKS, METADATA, PAUSED, RESULTS, lock_id, metadata_key
+from .names import ALIVE, GROUPS, JOBS, LOCKS, METADATA, PAUSED, RESULTS, lock_id, metadata_key
 from .queries.arrays import array_of, hexed, packed
 from .rows import claims_of_round, ending_of, round_of
 from .session import Session
@@ -32,6 +32,8 @@ class Part(Flag):
     RESULTS = auto()
     KEYS = auto()
     CLAIM = auto()
+    #: With CLAIM: the queues must be asked in order, see `is_scarce`.
+    SCARCE = auto()
 
 
 def is_one_statement(settlements: Sequence[Settlement]) -> bool:
@@ -48,30 +50,34 @@ def is_one_statement(settlements: Sequence[Settlement]) -> bool:
 
 def exchange_in_one(
     session: Session, settlements: Sequence[Settlement], request: ClaimRequest | None, low_water: LowWater
-) -> tuple[Exchange, bool]:
-    """A round of `is_one_statement` settlements and perhaps a claim; nothing is claimed, and the answer is True, where
-    there are limited jobs: see `limits`."""
+) -> tuple[Taken, frozenset[str]]:
+    """A round of `is_one_statement` settlements and perhaps a claim: what was taken, and the tokens refused."""
     finished = _Finished(settlements)
     wanted = wanted_slots(request) if request and request.limit > 0 else {}
     if not finished.items and not wanted:
-        return Exchange(), False
+        return Taken(), frozenset()
     params = finished.params() if finished.items else []
     token = new_token()
     if wanted and request:
         params += _claim_params(request, wanted, low_water, token)
-    rows = session.rows(_statement(finished.parts | (Part.CLAIM if wanted else Part.NONE)), params)
-    done = rows.pop()[0] if finished.items else None
-    refused = finished.refused(done)
+    rows = session.rows(_statement(finished.parts | _claiming(request if wanted else None)), params)
+    refused = finished.refused(rows.pop()[0]) if finished.items else frozenset()
     if not wanted or not request:
-        return Exchange(refused=refused), False
-    if rows and rows[-1][0] == LIMITED:
-        return Exchange(refused=refused), True
+        return Taken(), refused
+    claimed = [row for row in rows if row[0] is not None]
     places = {queue: place for place, queue in enumerate(wanted)}
-    rows.sort(key=lambda row: (places[row[1]], -row[3], row[4], row[0]))
-    low_water.claimed([(row[1], row[3], row[4]) for row in rows], wanted, request.limit)
-    started_at = rows[0][5] if rows else 0.0
-    claims = claims_of_round(rows, session.vendor, request.owner, token, started_at)
-    return Exchange(claims=tuple(claims), refused=refused), False
+    claimed.sort(key=lambda row: (places[row[1]], -row[3], row[4], row[0]))
+    low_water.claimed([(row[1], row[3], row[4]) for row in claimed], wanted, request.limit)
+    limited = {row[1] for row in rows if row[0] is None}
+    now = rows[0][5] if rows else 0.0
+    claims = claims_of_round(claimed, session.vendor, request.owner, token, now)
+    return Taken(claims=tuple(claims), limited=tuple(queue for queue in wanted if queue in limited), now=now), refused
+
+
+def _claiming(request: ClaimRequest | None) -> Part:
+    if request is None:
+        return Part.NONE
+    return Part.CLAIM | (Part.SCARCE if is_scarce(request) else Part.NONE)
 
 
 def _claim_params(request: ClaimRequest, wanted: dict[str, int], low_water: LowWater, token: str) -> list[Any]:
@@ -162,7 +168,8 @@ def _statement(wanted: Part) -> str:
     if Part.KEYS in wanted:
         parts.append(_FREED)
     if Part.CLAIM in wanted:
-        parts += [_WANTED, _HEAD, _CLAIMED]
+        left_out = "bool_or(due) OVER (ORDER BY place)" if Part.SCARCE in wanted else "due"
+        parts += [_WANTED.replace("{left_out}", left_out), _HEAD, _CLAIMED]
         answers.append("SELECT id, queue, data, priority, since, at FROM claimed")
         answers.append(_LIMITED)
     if Part.ENDED in wanted:
@@ -171,10 +178,9 @@ def _statement(wanted: Part) -> str:
     return f"WITH {', '.join(parts)} {' UNION ALL '.join(answers)}"
 
 
-_LIMITED = (
-    f"SELECT {{key}}, NULL, NULL::bytea, NULL::int, NULL::float8, NULL::float8 FROM {METADATA}"
-    f" WHERE {{key}} = '{LIMITED}'"
-)
+_LIMITED = """
+SELECT NULL, queue, NULL::bytea, NULL::int, NULL::float8, EXTRACT(EPOCH FROM {now})::float8
+FROM (SELECT queue FROM wanted WHERE due UNION SELECT queue FROM head WHERE limited) AS l(queue)"""
 _ENDED = f"ended AS (SELECT * FROM unnest({array_of('uuid')}, {array_of('text')}) AS e(id, token))"
 _ENDED_WITH_RESULT = f"""
 ended AS (
@@ -203,39 +209,46 @@ kept AS (
     ON CONFLICT DO NOTHING
 )"""
 _FREED = f"freed AS (DELETE FROM {LOCKS} l USING gone g WHERE l.job_id = g.id AND l.id = ANY({array_of('text')}))"
+# A queue with parked jobs that may go on is left out, and where slots are scarce so are those asked after it.
 _WANTED = f"""
-wanted AS MATERIALIZED (
-    SELECT w.queue, w.slots, w.floor, to_timestamp(w.since) AS since, w.place
+asked AS (
+    SELECT w.queue, w.slots, w.floor, to_timestamp(w.since) AS since, w.place,
+        EXISTS (SELECT 1 FROM {GROUPS} g WHERE g.queue = w.queue AND g.look_at <= {{now}}) AS due
     FROM (SELECT 1 FROM {METADATA} WHERE {{key}} = %s AND expires_at > {{now}}) alive,
         unnest(
             {array_of("text")}, {array_of("int")}, {array_of("text")}, {array_of("int")}, {array_of("float8")}
         ) WITH ORDINALITY AS w(queue, slots, pause, floor, since, place)
-    WHERE NOT EXISTS (SELECT 1 FROM {METADATA} m WHERE m.{{key}} IN (w.pause, '{LIMITED}'))
-    ORDER BY w.place
+    WHERE NOT EXISTS (SELECT 1 FROM {METADATA} m WHERE m.{{key}} = w.pause)
+), wanted AS MATERIALIZED (
+    SELECT queue, slots, floor, since, due, {{left_out}} AS left_out FROM asked ORDER BY place
 )"""
+_ROW = f"id, substring(data FROM 1 FOR 1) = '{{' AND position('\\x{LIMIT_MARK.hex()}'::bytea IN data) > 0 AS limited"
 _HEAD = f"""
-head AS (
-    SELECT ready.id FROM wanted w CROSS JOIN LATERAL (
-        SELECT id FROM (
-            SELECT id FROM {JOBS} WHERE queue = w.queue AND {READY} AND priority > w.floor
+head AS MATERIALIZED (
+    SELECT ready.id, w.queue, ready.limited FROM wanted w CROSS JOIN LATERAL (
+        SELECT * FROM (
+            SELECT {_ROW} FROM {JOBS} WHERE queue = w.queue AND {READY} AND priority > w.floor
             {IN_ORDER} LIMIT w.slots {{skip_locked}}
         ) above
         UNION ALL
-        SELECT id FROM (
-            SELECT id FROM {JOBS} WHERE queue = w.queue AND {READY} AND priority = w.floor AND created_at >= w.since
+        SELECT * FROM (
+            SELECT {_ROW} FROM {JOBS}
+            WHERE queue = w.queue AND {READY} AND priority = w.floor AND created_at >= w.since
             {IN_ORDER} LIMIT w.slots {{skip_locked}}
         ) level
         UNION ALL
-        SELECT id FROM (
-            SELECT id FROM {JOBS} WHERE queue = w.queue AND {READY} AND priority < w.floor
+        SELECT * FROM (
+            SELECT {_ROW} FROM {JOBS} WHERE queue = w.queue AND {READY} AND priority < w.floor
             {IN_ORDER} LIMIT w.slots {{skip_locked}}
         ) below
         LIMIT w.slots
-    ) ready LIMIT %s
+    ) ready WHERE NOT w.left_out LIMIT %s
 )"""
 _CLAIMED = f"""
 claimed AS (
-    UPDATE {JOBS} j SET {LEASED} WHERE j.id = ANY(ARRAY(SELECT id FROM head))
+    UPDATE {JOBS} j SET {LEASED} WHERE j.id = ANY(ARRAY(
+        SELECT id FROM head WHERE queue NOT IN (SELECT queue FROM head WHERE limited)
+    ))
     RETURNING j.id::text AS id, j.queue, j.data, j.priority, EXTRACT(EPOCH FROM j.created_at)::float8 AS since,
         EXTRACT(EPOCH FROM {{now}})::float8 AS at
 )"""

@@ -6,12 +6,12 @@ group in `db_limitgroup` is changed under the lock of its keys; without it no jo
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from ...jobs.limits import JobLimit, admit
 from ...jobs.model import Job
-from .names import GROUPS, JOBS, KEYS, LIMITED, METADATA, column_text
+from .names import GROUPS, JOBS, KEYS, column_text
 from .session import Session
 
 SECOND_LOOK = 30.0
@@ -35,11 +35,6 @@ def group_id(queue: str, limit: JobLimit) -> str:
 
 def _digest(kind: str, text: str) -> str:
     return hashlib.sha256(f"{kind}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def mark(session: Session) -> None:
-    """Let every worker know that there are limited jobs, in the transaction that adds the first."""
-    session.run(f"INSERT INTO {METADATA} ({{key}}, value) VALUES (%s, '') {{ignore_key}}", (LIMITED,))
 
 
 def lock_keys(session: Session, ids: Iterable[str]) -> dict[str, float | None]:
@@ -101,18 +96,10 @@ def look_later(session: Session, group: str, queue: str, limit: JobLimit, at: fl
         )
 
 
-def due_groups(session: Session, queues: Iterable[str]) -> Mapping[str, list[str]]:
-    """The groups of each queue that are worth a look."""
-    names = list(queues)
-    rows = session.rows(
-        f"SELECT queue, id FROM {GROUPS} WHERE queue IN {session.vendor.places(names)} AND look_at <= {{now}}"
-        " ORDER BY look_at, id LIMIT 100",
-        names,
-    )
-    found: dict[str, list[str]] = {}
-    for queue, group in rows:
-        found.setdefault(queue, []).append(group)
-    return found
+def due_groups(session: Session, queue: str) -> list[str]:
+    """The groups of a queue that are worth a look."""
+    query = f"SELECT id FROM {GROUPS} WHERE queue = %s AND look_at <= {{now}} ORDER BY look_at, id LIMIT 100"
+    return [row[0] for row in session.rows(query, (queue,))]
 
 
 def in_group(session: Session, queue: str, group: str) -> tuple[str, tuple[str, ...]]:
