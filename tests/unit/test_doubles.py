@@ -70,13 +70,14 @@ class TestFlakyStore:
         assert flaky.get("x") is None
         assert flaky.calls == ["add", "get", "get"]
 
-    async def test_a_store_that_is_down_answers_nothing(self):
-        flaky = FlakyStore(MemoryStore(), error=lambda: ConnectionError("gone"))
+    async def test_a_store_that_is_down_answers_nothing_to_a_worker(self):
+        flaky = FlakyStore(MemoryStore(), error=ConnectionError("gone"))
         flaky.down = True
-        with pytest.raises(ConnectionError):
-            flaky.add([a_job()])
+        flaky.add([a_job()])
         with pytest.raises(ConnectionError):
             await flaky.now()
+        with pytest.raises(ConnectionError):
+            flaky.extend(None)
         flaky.down = False
         assert await flaky.now() > 0
 

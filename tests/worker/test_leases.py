@@ -11,8 +11,8 @@ from django_vtasks.events import Emitter, LeaseRenewed
 from django_vtasks.stores.memory import MemoryStore
 from django_vtasks.worker.leases import LeaseKeeper
 from django_vtasks.worker.service import Pace
+from tests.support.flaky import FlakyStore
 from tests.support.waiting import aeventually, eventually, let_others_run
-from tests.worker.flaky import FlakyStore
 from tests.worker.support import Bench, FakeExecutor
 
 
@@ -111,7 +111,7 @@ def test_the_end_releases_the_lease():
 
 
 def test_an_unexpected_error_in_the_thread_is_reported(kept):
-    kept.store.fail_once("extend", ZeroDivisionError("a defect"))
+    kept.store.fail_before("extend", ZeroDivisionError("a defect"))
     kept.start()
     eventually(lambda: kept.crashes)
     assert not kept.keeper.held

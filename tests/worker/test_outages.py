@@ -11,8 +11,8 @@ from django_vtasks.jobs.errors import StoreRefused
 from django_vtasks.jobs.transitions import Bury
 from django_vtasks.stores.memory import MemoryStore
 from django_vtasks.worker.service import ServiceCrashed
+from tests.support.flaky import FlakyStore
 from tests.support.waiting import aeventually, let_others_run
-from tests.worker.flaky import FlakyStore
 from tests.worker.support import Bench, FakeExecutor
 
 
@@ -43,9 +43,9 @@ async def test_a_settlement_whose_reply_was_lost_is_not_reported_as_refused(flak
     async with bench.run():
         await bench.until_running(1)
         await let_others_run()
-        flaky.lose_reply("exchange")
+        flaky.fail_after("exchange")
         bench.executor.running[0].end()
-        await aeventually(lambda: not flaky.pending("exchange"))
+        await aeventually(lambda: "exchange" not in flaky.pending())
         await aeventually(lambda: len(bench.runtime.settler) == 0)
     assert bench.state(job) == "succeeded"
     assert (heard, bench.runtime.settler.refused) == ([], 0)
@@ -55,7 +55,7 @@ async def test_jobs_claimed_by_a_lost_reply_are_run(flaky):
     """Invariant 3: the worker compares what the store says it holds with what it runs."""
     bench = Bench(flaky, executor=FakeExecutor(instant=True), concurrency=4)
     jobs = bench.add(10)
-    flaky.lose_reply("exchange")
+    flaky.fail_after("exchange")
     async with bench.run():
         await aeventually(lambda: {bench.state(job) for job in jobs} == {"succeeded"})
     assert len(bench.executor.attempts) == 10
@@ -65,7 +65,7 @@ async def test_a_job_is_settled_once_however_often_replies_are_lost(flaky):
     bench = Bench(flaky, executor=FakeExecutor(instant=True), concurrency=3)
     jobs = bench.add(30)
     for _ in range(3):
-        flaky.lose_reply("exchange")
+        flaky.fail_after("exchange")
     async with bench.run():
         await aeventually(lambda: {bench.state(job) for job in jobs} == {"succeeded"})
     assert len({a.job.id for a in bench.executor.attempts}) == len(bench.executor.attempts) == 30
@@ -141,9 +141,9 @@ async def test_a_worker_that_waits_for_its_store_can_be_stopped(flaky):
 async def test_a_wait_that_fails_does_not_stop_the_queue(flaky):
     bench = Bench(flaky, executor=FakeExecutor(instant=True))
     for _ in range(3):
-        flaky.fail_once("wait_for_jobs")
+        flaky.fail_before("wait_for_jobs")
     async with bench.run():
-        await aeventually(lambda: not flaky.pending("wait_for_jobs"))
+        await aeventually(lambda: "wait_for_jobs" not in flaky.pending())
         [job] = bench.add()
         await bench.until_state(job, "succeeded")
 
@@ -151,7 +151,7 @@ async def test_a_wait_that_fails_does_not_stop_the_queue(flaky):
 @pytest.mark.parametrize("method", ["exchange", "pulse", "wait_for_jobs", "extend", "expired"])
 async def test_an_unexpected_error_in_a_service_ends_the_worker(flaky, method, caplog):
     bench = Bench(flaky)
-    flaky.fail_once(method, ZeroDivisionError("a defect"))
+    flaky.fail_before(method, ZeroDivisionError("a defect"))
     with pytest.raises(ServiceCrashed) as caught:
         await asyncio.wait_for(bench.runtime.run(), 30)
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
@@ -164,8 +164,8 @@ async def test_what_runs_is_handed_back_when_the_consumer_crashes(flaky):
     running = asyncio.create_task(bench.runtime.run())
     await bench.until_running(1)
     await let_others_run(50)
-    flaky.fail_once("wait_for_jobs", ZeroDivisionError("a defect"))
-    flaky.fail_once("exchange", ZeroDivisionError("a defect"))
+    flaky.fail_before("wait_for_jobs", ZeroDivisionError("a defect"))
+    flaky.fail_before("exchange", ZeroDivisionError("a defect"))
     bench.add()
     with pytest.raises(ServiceCrashed):
         await asyncio.wait_for(running, 30)

@@ -7,8 +7,8 @@ import asyncio
 from django_vtasks.events import JobRescued
 from django_vtasks.stores.base import ClaimRequest, Want
 from django_vtasks.stores.memory import MemoryStore
+from tests.support.flaky import FlakyStore
 from tests.support.waiting import aeventually, happens, let_others_run
-from tests.worker.flaky import FlakyStore
 from tests.worker.support import Bench, FakeExecutor
 
 

@@ -24,8 +24,8 @@ from django_vtasks.scheduling.sharing import OWNER, ROLE
 from django_vtasks.stores.base import ClaimRequest, Want
 from django_vtasks.stores.memory import MemoryStore
 from django_vtasks.worker.service import Pace
+from tests.support.flaky import FlakyStore
 from tests.support.waiting import aeventually
-from tests.worker.flaky import FlakyStore
 
 START = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
 
@@ -311,7 +311,7 @@ async def test_a_slot_whose_enqueue_failed_is_fired_by_the_next_look(world):
     world.add(Every(10))
     store = FlakyStore(world.store)
     scheduler = world.scheduler(store)
-    store.fail_once("fire")
+    store.fail_before("fire")
     with pytest.raises(StoreUnavailable):
         await scheduler.tick()
     assert await world.recorded() is None
@@ -323,7 +323,7 @@ async def test_a_slot_whose_enqueue_was_not_answered_is_not_fired_again(world):
     world.add(Every(10))
     store = FlakyStore(world.store)
     scheduler = world.scheduler(store)
-    store.lose_reply("fire")
+    store.fail_after("fire")
     with pytest.raises(StoreUnavailable):
         await scheduler.tick()
     await world.run(scheduler, seconds=15)
@@ -355,7 +355,7 @@ async def test_what_the_store_refuses_of_one_entry_does_not_stop_the_others(worl
     world.add(Every(10), name="good")
     store = FlakyStore(world.store)
     scheduler = world.scheduler(store)
-    store.fail_once("fire", StoreRefused("value too long"))
+    store.fail_before("fire", StoreRefused("value too long"))
     await scheduler.tick()
     assert (world.slots("bad"), world.slots("good")) == ([], [0])
     assert "value too long" in caplog.text
@@ -366,7 +366,7 @@ async def test_what_the_store_refuses_of_one_entry_does_not_stop_the_others(worl
 async def test_a_store_that_refuses_everything_is_an_outage(world):
     world.add(Every(10), name="a")
     store = FlakyStore(world.store)
-    store.fail_once("fire", StoreRefused("read-only"))
+    store.fail_before("fire", StoreRefused("read-only"))
     with pytest.raises(StoreRefused):
         await world.scheduler(store).tick()
 

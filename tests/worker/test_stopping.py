@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+from tests.support.flaky import FlakyStore
 from tests.support.waiting import aeventually, let_others_run
-from tests.worker.flaky import FlakyStore
 from tests.worker.support import Bench, FakeExecutor
 
 
