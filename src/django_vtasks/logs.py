@@ -14,7 +14,7 @@ from typing import Any
 from . import events as happened
 from .framework import LOGGER_NAME, is_error_written, is_heard, task_finished
 from .jobs.model import Claim
-from .jobs.outcomes import Abandonment, Discarded, Interrupted, Outcome, Snoozed, Succeeded
+from .jobs.outcomes import Abandonment, Cancelled, Discarded, Interrupted, Outcome, Snoozed, Succeeded
 from .jobs.transitions import Bury, Requeue
 
 logger = logging.getLogger("django_vtasks.worker")
@@ -70,7 +70,8 @@ class LogLines:
     def ended(self, event: happened.AttemptEnded) -> None:
         """One line for each attempt."""
         level, text = _verdict(event.outcome, event.decision)
-        trace = _traceback(event) if isinstance(event.decision, Bury) else ""
+        failed = isinstance(event.decision, Bury) and not isinstance(event.outcome, Cancelled)
+        trace = _traceback(event) if failed else ""
         if trace and not _framework_tells(event.claim):
             level, text = logging.ERROR, f"{text}\n{trace}"
         elif trace and not is_error_written():
@@ -181,9 +182,12 @@ def _verdict(outcome: Outcome, decision: Any) -> tuple[int, str]:
     if isinstance(outcome, Interrupted):
         goes_on = "and goes back to its queue" if outcome == Interrupted() else f"because {outcome.reason}"
         return logging.WARNING, f"was interrupted {goes_on}"
+    left = " and its code runs on" if getattr(outcome, "how", None) is Abandonment.ABANDONED else ""
+    if isinstance(outcome, Cancelled):
+        # Somebody wanted it: no alarm.
+        return logging.WARNING if left else logging.INFO, f"was cancelled{left}"
     failure = getattr(outcome, "failure", None)
     reason = f": {failure.exception_class.rpartition('.')[2]}: {_short(failure.message)}" if failure else ""
-    left = " and its code runs on" if getattr(outcome, "how", None) is Abandonment.ABANDONED else ""
     if isinstance(decision, Requeue):
         return logging.WARNING, f"failed{left}, next attempt in {decision.delay or 0:.1f} s{reason}"
     return logging.WARNING, f"failed{left}{reason}"

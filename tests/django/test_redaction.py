@@ -87,6 +87,14 @@ def test_no_log_line_tells(memory, caplog, task):
     assert frameworks.exc_info[0].__name__ == "ValueError"
 
 
+def test_a_job_that_is_refused_is_told_of_all_the_same(memory, caplog):
+    memory.add([Job(id="1" * 32, func="tests.support.secretive_tasks.gone", kwargs={"password": "horse"})])
+    run_jobs()
+    assert [letter.reason for letter in letters(memory)] == [DeadReason.UNKNOWN_TASK]
+    assert [record for record in caplog.records if record.name == LOGGER_NAME and record.exc_info]
+    assert "AttributeError" not in caplog.text
+
+
 def test_an_exception_that_tells_nothing_is_logged_as_it_is(memory, caplog):
     tasks.harmless.enqueue(10, IBAN)
     run_jobs()

@@ -101,13 +101,26 @@ def test_what_is_not_final_says_what_comes_next(lines, outcome, level, text):
     assert "Traceback" not in record.getMessage()
 
 
-@pytest.mark.parametrize("outcome", [Raised(failure=FAILURE), TimedOut(failure=FAILURE), Cancelled(failure=FAILURE)])
+@pytest.mark.parametrize("outcome", [Raised(failure=FAILURE), TimedOut(failure=FAILURE)])
 def test_a_final_failure_that_the_framework_logs_is_not_an_alarm_twice(lines, outcome):
     (record,) = lines(ended(outcome))
     assert record.levelno == logging.WARNING
     assert "failed: ValueError: no" in record.getMessage()
     assert "Traceback" not in record.getMessage()
     assert record.traceback == FAILURE.traceback
+
+
+def test_a_job_that_was_cancelled_is_no_alarm(lines, monkeypatch):
+    monkeypatch.setattr(framework.task_finished, "receivers", [])
+    (record,) = lines(ended(Cancelled(failure=FAILURE)))
+    assert record.levelno == logging.INFO
+    assert record.getMessage().endswith("was cancelled")
+
+
+def test_a_cancelled_job_whose_code_runs_on_is_a_warning(lines):
+    (record,) = lines(ended(Cancelled(failure=FAILURE, how=Abandonment.ABANDONED)))
+    assert record.levelno == logging.WARNING
+    assert "its code runs on" in record.getMessage()
 
 
 def test_a_final_failure_that_the_framework_does_not_log_is_an_error_with_its_traceback(lines, monkeypatch):

@@ -49,7 +49,7 @@ def ended(outcome, **policy):
         (Snoozed(delay=60), {}, "INFO", "snoozes for 60 s"),
         (Discarded(failure=FAILURE), {}, "INFO", "was discarded"),
         (Interrupted(), {}, "WARNING", "interrupted"),
-        (Cancelled(failure=FAILURE), {}, "ERROR", "failed"),
+        (Cancelled(failure=FAILURE), {}, "INFO", "was cancelled"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -18,7 +18,7 @@ from django.dispatch import Signal
 from .. import framework, signals
 from ..framework import is_heard, is_only_logged, logged_as_no_error
 from ..jobs.model import Claim, Job, JobRecord, JobState, Running
-from ..jobs.outcomes import Discarded, Interrupted, Succeeded
+from ..jobs.outcomes import Cancelled, Discarded, Interrupted, Succeeded
 from ..jobs.transitions import Bury, Finish, Requeue
 from .failures import describe
 from .veiling import veiled_log
@@ -74,10 +74,11 @@ async def announce_end(attempt: "Attempt", error: BaseException | None, send: Se
             await send(signal, options.worker_class, **attempt.names(), **details)
     if not is_heard(framework.task_finished, level=logging.INFO if error is None else logging.ERROR):
         return
+    hide = attempt.hide() if error else None
     for claim, outcome, decision in attempt.endings:
         if claim.job is not None and not isinstance(decision, Requeue):
             result = options.result_from(_final_record(claim, decision))
-            with logged_as_no_error(isinstance(outcome, Discarded)), veiled_log(attempt.hide() if error else None):
+            with logged_as_no_error(isinstance(outcome, Discarded | Cancelled)), veiled_log(hide):
                 await send(framework.task_finished, options.backend_class, task_result=result)
 
 

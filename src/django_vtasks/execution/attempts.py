@@ -13,7 +13,7 @@ from ..exceptions import JobCancelled, JobTimedOut, QueueError
 from ..jobs.model import Claim, Job
 from ..jobs.outcomes import Abandonment, Outcome, Raised, Succeeded, Untouched
 from ..jobs.transitions import Decision, decide
-from ..tasks.redaction import Hide, hiding
+from ..tasks.redaction import Hide, Redaction, hiding
 from .announcements import running_record
 from .conduct import drive
 from .endings import Case, Stop, stop_error
@@ -134,7 +134,10 @@ class Attempt:
 
     def hide(self) -> Hide:
         """Takes what is hidden of the arguments out of a text."""
-        return hiding(self.runnable.redaction, ((job.args, job.kwargs) for _, job in self.jobs()))
+        # What was refused has no task to ask.
+        runnable: RunnableTask | None = getattr(self, "runnable", None)
+        redaction = runnable.redaction if runnable else Redaction()
+        return hiding(redaction, ((job.args, job.kwargs) for _, job in self.jobs()))
 
     def jobs(self) -> Iterator[tuple[Claim, Job]]:
         """Every claim with its job."""

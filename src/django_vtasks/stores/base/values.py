@@ -152,7 +152,8 @@ def everything_of(job: Job) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobFilter:
-    """Which jobs of one state are meant; empty parts do not restrict. `text` is looked for in what `searchable` gives."""
+    """Which jobs of one state are meant; empty parts do not restrict. `text` is looked for in what `searchable` gives
+    of a job."""
 
     state: JobState
     queue: str | None = None
