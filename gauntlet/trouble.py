@@ -91,8 +91,9 @@ class Trouble:
         if run.pid in self.deaths:
             ends.append(self.deaths[run.pid])
         if lost:
-            frozen = [since for since, until in self.freezes.get(run.pid, ()) if until > run.began]
-            ends += [since + LEASE - 1.5 * HEARTBEAT for since in frozen]
+            term = LEASE - 1.5 * HEARTBEAT
+            freezes = self.freezes.get(run.pid, ())
+            ends += [since + term for since, until in freezes if until > run.began and until - since > term]
         return max(run.began, min(ends, default=float("inf")))
 
     def _replace(self, worker: Worker) -> None:

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from gauntlet.scenarios import blocked, deaths, freezes, identity
+from gauntlet.scenarios import blocked, clocks, deaths, freezes, hostnames, identity, limits, schedules, workload
 from gauntlet.scenarios.registry import SCENARIOS, Scenario
 
-__all__ = ["SCENARIOS", "Scenario", "blocked", "deaths", "freezes", "identity"]
+__all__ = [
+    "SCENARIOS",
+    "Scenario",
+    "blocked",
+    "clocks",
+    "deaths",
+    "freezes",
+    "hostnames",
+    "identity",
+    "limits",
+    "schedules",
+    "workload",
+]
