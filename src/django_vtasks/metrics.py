@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from . import events as happened
-from .jobs.model import OutcomeKind
+from .jobs.model import DeadReason, OutcomeKind, ready_since
 from .jobs.outcomes import (
     Cancelled,
     Discarded,
@@ -213,7 +213,7 @@ class Recorder:
             return
         bound = self._of(job.func, event.claim.queue)
         bound.active.inc()
-        bound.wait.observe(max(0.0, event.claim.started_at - max(job.enqueued_at, job.run_after or 0.0)))
+        bound.wait.observe(max(0.0, event.claim.started_at - ready_since(job)))
 
     def ended(self, event: happened.AttemptEnded) -> None:
         """Count how an attempt ended and how long it took."""
@@ -260,6 +260,17 @@ def install() -> None:
         _recorder = Recorder()
         for kind, handler in _recorder.subscriptions().items():
             happened.events.subscribe(kind, handler)
+
+
+def begin(queues: Iterable[str]) -> None:
+    """Let the counters of faults begin at 0 for these queues: of a series that appears with its first count, nobody
+    who looks at increases sees that one."""
+    for queue in queues:
+        settle_refused_total.labels(queue)
+        for result in ("requeued", "buried"):
+            rescues_total.labels(queue, result)
+        for reason in DeadReason:
+            dead_letters_total.labels(queue, reason.value)
 
 
 class QueueCollector:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .jobs.errors import ControlFlow
-from .jobs.model import Claim, Job
+from .jobs.model import Claim, Job, ready_since
 
 TRACER_NAME = "django_vtasks"
 
@@ -134,15 +134,12 @@ def _wait_span(tracer: Any, claim: Claim, context: Any) -> None:
     job = claim.job
     if job is None or not trace.get_current_span(context).get_span_context().is_valid:
         return
-    ready_at = max(job.enqueued_at, job.run_after or 0.0)
-    if job.attempts:
-        ready_at = max(ready_at, job.attempts[-1].ended_at)
     attributes: Attributes = {"messaging.destination.name": job.queue, "messaging.message.id": job.id}
     span = tracer.start_span(
         f"wait {job.func}",
         context=context,
         attributes=attributes,
-        start_time=_nanoseconds(min(ready_at, claim.started_at)),
+        start_time=_nanoseconds(min(ready_since(job), claim.started_at)),
     )
     span.end(_nanoseconds(claim.started_at))
 

@@ -41,6 +41,11 @@ class Executor:
         self._home = contextvars.copy_context()
         connections.watch()
 
+    @property
+    def abandoned_threads(self) -> int:
+        """How many threads that were given up still run."""
+        return self._env.threads.abandoned
+
     def start(self, claim: Claim, done: Done) -> StoppableAttempt:
         """Begin the attempt of one claim. Never raises; `done` is called once, on the loop, and never from in here."""
         admitted = self._admit(claim, done)

@@ -153,6 +153,12 @@ def assemble_job(*values: Any) -> Job:
     return cast("Job", job)
 
 
+def ready_since(job: Job) -> float:
+    """When the attempt that is next, or under way, could have begun (epoch seconds)."""
+    last = job.attempts[-1].ended_at if job.attempts else 0.0
+    return max(job.enqueued_at, job.run_after or 0.0, last)
+
+
 def evolve_job(job: Job, **changes: Any) -> Job:
     """As `dataclasses.replace`, in a third of the time."""
     values = list(_values(job))

@@ -22,6 +22,11 @@ class Executing(Protocol):
     """What the worker asks of the executor. Neither call raises; `done` is told once for every claim, on the loop:
     claim, outcome, when it ended (epoch seconds by the store's clock), and what becomes of the job."""
 
+    @property
+    def abandoned_threads(self) -> int:
+        """How many threads that were given up still run."""
+        ...
+
     def start(self, claim: Claim, done: Done) -> Stoppable:
         """Begin the attempt of one claim."""
         ...

@@ -12,18 +12,29 @@ INTERVAL = 15.0
 
 
 class Gauges(PeriodicService):
-    """Sets the gauges now and then; `counts` blocks and is called in a thread."""
+    """Sets the gauges now and then; `counts` blocks and is called in a thread.
+
+    `abandoned` tells how many threads that were given up still run.
+    """
 
     def __init__(
-        self, counts: Callable[[], Sequence[QueueCounts]], queues: Sequence[str], slots: Slots, pace: Pace
+        self,
+        counts: Callable[[], Sequence[QueueCounts]],
+        queues: Sequence[str],
+        slots: Slots,
+        abandoned: Callable[[], int],
+        pace: Pace,
     ) -> None:
         super().__init__(pace, INTERVAL)
+        self._abandoned = abandoned
         self._counts = counts
         self._queues = queues
         self._slots = slots
 
     async def tick(self) -> float | None:
         """Read and set."""
+        metrics.begin(self._queues)
+        metrics.abandoned_threads.set(self._abandoned())
         metrics.slots.labels("busy").set(self._slots.taken)
         metrics.slots.labels("free").set(self._slots.free)
         ready = {count.queue: count.ready for count in await asyncio.to_thread(self._read)}

@@ -144,7 +144,9 @@ class Worker:
 def _gauges(backend: Any, runtime: Runtime, parts: Parts) -> Service:
     from .gauges import Gauges
 
-    return Gauges(backend.admin_store.counts, runtime.queues, runtime.attempts.slots, parts.pace)
+    attempts = runtime.attempts
+    counts = backend.admin_store.counts
+    return Gauges(counts, runtime.queues, attempts.slots, lambda: attempts.executor.abandoned_threads, parts.pace)
 
 
 def _configured(
