@@ -335,6 +335,37 @@ async def test_a_connection_that_died_while_it_rested_is_not_given_to_a_task(ali
             assert await value_of(on, user) == b"0"
 
 
+@pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
+async def test_after_one_attempt_lost_its_connection_no_other_meets_a_dead_one(alias, asynchronous):
+    if connections[alias].vendor == "sqlite" or connections[alias].settings_dict["CONN_MAX_AGE"] == 0:
+        pytest.skip("there is no server that could end a connection, or none is kept")
+    both = threading.Barrier(2, timeout=30)
+    opened = []
+
+    def together():
+        Effect.objects.using(alias).count()
+        opened.append(connections[alias].connection)
+        both.wait()
+
+    def use():
+        return Effect.objects.using(alias).count()
+
+    def in_a_slot(function):
+        async def run():
+            return await sync_to_async(function)()
+
+        return run if asynchronous else function
+
+    async with bench() as on:
+        await asyncio.gather(on.outcome(in_a_slot(together)), on.outcome(in_a_slot(together)))
+        assert len(set(opened)) == 2
+        for raw in opened:
+            raw.close()
+        assert not isinstance(await on.outcome(in_a_slot(use)), Succeeded)
+        again = await asyncio.gather(on.outcome(in_a_slot(together)), on.outcome(in_a_slot(together)))
+        assert all(isinstance(outcome, Succeeded) for outcome in again), again
+
+
 @pytest.fixture
 def opened():
     """Every connection that is opened while the test runs."""

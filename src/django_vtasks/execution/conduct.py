@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from ..jobs.outcomes import Outcome
+from . import connections
 from .announcements import Send, announce_end, announce_start, end_is_heard, send_on_loop, start_is_heard
 from .contexts import with_hygiene
 from .endings import Stop, is_control
@@ -95,6 +96,7 @@ async def _announce_raised(attempt: "Attempt", error: BaseException) -> None:
 async def _fail(attempt: "Attempt", raised: BaseException, send: Send) -> None:
     if isinstance(raised, GeneratorExit) and _is_orphan(attempt):
         return
+    connections.look_at(raised)
     if attempt.task is not None:
         while attempt.task.cancelling():
             attempt.task.uncancel()

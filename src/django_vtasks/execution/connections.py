@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from django.db import connections
+from django.db import InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 IDLE_SECONDS = 5.0
 """A connection that rested longer is tested before it is used again: servers, proxies and poolers cut resting ones."""
+
+DEPTH = 20
+"""How many causes of an exception are looked at."""
 
 
 class Ledger:
@@ -29,6 +32,7 @@ class Ledger:
 
     def __init__(self, limit: int, on_excess: Callable[[], None]) -> None:
         self.count = 0
+        self.doubted_at = float("-inf")
         self._limit = limit
         self._on_excess = on_excess
         self._lock = threading.Lock()
@@ -37,6 +41,10 @@ class Ledger:
     def excess(self) -> int:
         """How many slots too many have connections."""
         return self.count - self._limit
+
+    def doubt(self) -> None:
+        """The server ended a connection, and maybe all that were open then."""
+        self.doubted_at = time.monotonic()
 
     def opened(self) -> None:
         """A slot has its first connection."""
@@ -56,22 +64,36 @@ class Ledger:
 
 
 class Slot:
-    """Knows whether connections were opened in it and since when they rest (monotonic seconds)."""
+    """Knows whether connections were opened in it, since when they rest, and when they were last known to be alive
+    (monotonic seconds)."""
 
-    __slots__ = ("_counted", "_ledger", "connected", "rests_since")
+    __slots__ = ("_counted", "_ledger", "_proven_at", "connected", "rests_since")
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._counted = False
+        self._proven_at = 0.0
         self.connected = False
         self.rests_since = 0.0
 
     def is_doubtful(self) -> bool:
-        """Whether its connections rested so long that they may be dead."""
-        return self.connected and time.monotonic() - self.rests_since > IDLE_SECONDS
+        """Whether its connections may be dead: they rested long, or those of another slot were found to be."""
+        if not self.connected:
+            return False
+        return self._proven_at <= self._ledger.doubted_at or time.monotonic() - self.rests_since > IDLE_SECONDS
+
+    def proven(self) -> None:
+        """Its connections are alive."""
+        self._proven_at = time.monotonic()
+
+    def failed(self) -> None:
+        """One of its connections turned out to be dead."""
+        self._ledger.doubt()
 
     def opened(self) -> None:
         """A connection was opened in it."""
+        if not self.connected:
+            self.proven()
         self.connected = True
         if not self._counted:
             self._counted = True
@@ -107,6 +129,17 @@ def _notice(**_kwargs: Any) -> None:
         slot.opened()
 
 
+def look_at(raised: BaseException) -> None:
+    """Have every slot of the worker test its connections when an attempt failed by losing its own."""
+    slot, seen = current_slot.get(), 0
+    error: BaseException | None = raised
+    while slot is not None and error is not None and seen < DEPTH:
+        if isinstance(error, OperationalError | InterfaceError):
+            slot.failed()
+            return
+        error, seen = error.__cause__ or error.__context__, seen + 1
+
+
 def tidy() -> bool:
     """After an attempt, in the slot's thread: no transaction, query log or broken connection is left for the next.
 
@@ -116,10 +149,12 @@ def tidy() -> bool:
 
 
 def check() -> bool:
-    """Before an attempt on connections that rested long, in the slot's thread: dead ones are closed.
+    """Before an attempt on doubtful connections, in the slot's thread: dead ones are closed.
 
     Returns whether a connection is still open.
     """
+    if slot := current_slot.get():
+        slot.proven()
     return _each(_close_if_dead)
 
 
@@ -144,7 +179,10 @@ def _leave_clean(connection: BaseDatabaseWrapper) -> None:
     if connection.in_atomic_block or connection.closed_in_transaction:
         _close(connection)
     else:
+        failed = connection.errors_occurred
         connection.close_if_unusable_or_obsolete()
+        if failed and connection.connection is None and (slot := current_slot.get()):
+            slot.failed()
         if connection.connection is not None:
             # Ends a transaction begun behind Django's back; costs nothing on drivers that know there is none.
             connection.rollback()
