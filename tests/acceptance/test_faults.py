@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -196,3 +197,24 @@ def test_a_worker_in_development_hands_back_what_runs_when_its_parent_alone_is_a
         worker.send(number)
         assert worker.wait() == 0
         assert sqlite_site.statuses(jobs) == ["READY"]
+
+
+@pytest.mark.parametrize("name", ["leave_a_process_behind", "wait_in_a_thread", "take_no_cancellation"])
+def test_a_worker_ends_whatever_its_tasks_leave_behind(sqlite_site, name):
+    gate = sqlite_site.path("gate")
+    with sqlite_site.worker("--shutdown-timeout", "0.5") as worker:
+        worker.wait_for_log("starts")
+        sqlite_site.enqueue(f"{name}, {gate!r}")
+        eventually(Path(f"{gate}.started").exists)
+        assert worker.terminate() == 0
+        assert "behind" in worker.log_text()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(worker.pid, signal.SIGKILL)
+
+
+def test_a_task_can_end_a_process_that_it_forked(sqlite_site):
+    """The worker's own handler of SIGTERM is not for processes that inherit it."""
+    with sqlite_site.worker() as worker:
+        jobs = sqlite_site.enqueue("end_a_process")
+        sqlite_site.until_statuses(jobs, ["SUCCESSFUL"])
+        assert worker.terminate() == 0

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import multiprocessing
 import os
+import threading
 from pathlib import Path
 
 from asgiref.sync import sync_to_async
@@ -109,3 +113,41 @@ async def tell_and_wait(context, message, within=60):
     """Report progress and wait to be cancelled."""
     context.progress(1, 2, message)
     await aeventually(lambda: False, within=within)
+
+
+def wait_for_ever():
+    threading.Event().wait()
+
+
+@task
+def leave_a_process_behind(path):
+    """Start a process that never ends, and which Python would wait for."""
+    child = multiprocessing.get_context("fork").Process(target=wait_for_ever)
+    child.start()
+    Path(f"{path}.started").touch()
+
+
+@task
+def end_a_process():
+    """Start a process and end it."""
+    child = multiprocessing.get_context("fork").Process(target=wait_for_ever)
+    child.start()
+    child.terminate()
+    child.join()
+    return child.exitcode
+
+
+@task
+async def wait_in_a_thread(path):
+    """Wait in a thread of asyncio, which does not end with the coroutine."""
+    Path(f"{path}.started").touch()
+    await asyncio.to_thread(wait_for_ever)
+
+
+@task
+async def take_no_cancellation(path):
+    """Go on whatever happens."""
+    Path(f"{path}.started").touch()
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()

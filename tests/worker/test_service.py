@@ -161,9 +161,9 @@ def test_the_last_resort_hands_back_and_ends_the_process(monkeypatch):
     done: list[object] = []
     monkeypatch.setattr("django_vtasks.worker.shutdown.os._exit", done.append)
     monkeypatch.setattr("django_vtasks.worker.shutdown.logging.shutdown", lambda: None)
-    resort = LastResort(lambda: done.append("handed back"), exit_status=3)
+    resort = LastResort(lambda: done.append("handed back"))
     resort.arm(0.01)
-    eventually(lambda: done == ["handed back", 3])
+    eventually(lambda: done == ["handed back", 1])
 
 
 def test_the_last_resort_ends_the_process_also_when_handing_back_fails(monkeypatch):
@@ -182,6 +182,18 @@ def test_the_last_resort_is_not_taken_after_a_graceful_end(monkeypatch):
     resort.disarm()
     eventually(lambda: not any(thread.name == "vtasks-last-resort" for thread in threading.enumerate()))
     assert done == []
+
+
+def test_the_last_resort_ends_a_process_that_has_nothing_to_hand_back_any_more(monkeypatch, caplog):
+    done: list[object] = []
+    monkeypatch.setattr("django_vtasks.worker.shutdown.os._exit", done.append)
+    monkeypatch.setattr("django_vtasks.worker.shutdown.logging.shutdown", lambda: None)
+    monkeypatch.setattr("django_vtasks.worker.shutdown.END_SECONDS", 0.01)
+    resort = LastResort(lambda: done.append("handed back"))
+    resort.arm(3600)
+    resort.settled(lambda: 3)
+    eventually(lambda: done == [3])
+    assert "tasks left something behind" in caplog.text
 
 
 def test_slots_respect_the_total_and_the_limits_of_queues():

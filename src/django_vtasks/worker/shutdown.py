@@ -1,8 +1,10 @@
 """How a worker process is asked to end: signals, counted; and a last resort when its event loop does not turn."""
 
+import atexit
 import logging
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +14,9 @@ from typing import Any, Self
 logger = logging.getLogger("django_vtasks.worker")
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+END_SECONDS = 5.0
+"""Seconds that the process has to end when its worker has ended."""
 
 
 class SignalHandlers:
@@ -23,6 +28,7 @@ class SignalHandlers:
 
     def __init__(self, on_signal: Callable[[int], None]) -> None:
         self.count = 0
+        self._pid = os.getpid()
         self._on_signal = on_signal
         self._former: dict[signal.Signals, Any] = {}
 
@@ -39,7 +45,12 @@ class SignalHandlers:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._former.clear()
 
-    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        if os.getpid() != self._pid:
+            # A process that a task forked is no worker, and its parent must be able to end it.
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+            return
         self.count += 1
         self._on_signal(self.count)
 
@@ -51,9 +62,9 @@ class LastResort:
     blocked for good.
     """
 
-    def __init__(self, hand_back: Callable[[], None], exit_status: int = 1) -> None:
-        self._hand_back = hand_back
-        self._exit_status = exit_status
+    def __init__(self, hand_back: Callable[[], None]) -> None:
+        self._hand_back: Callable[[], None] | None = hand_back
+        self._status: Callable[[], int] = lambda: 1
         self._changed = threading.Condition()
         self._disarmed = False
 
@@ -63,10 +74,18 @@ class LastResort:
         threading.Thread(target=self._arm, args=(deadline,), name="vtasks-last-resort", daemon=True).start()
 
     def disarm(self) -> None:
-        """The graceful end came."""
+        """The graceful end came, and the process goes on."""
         with self._changed:
             self._disarmed = True
             self._changed.notify_all()
+
+    def settled(self, status: Callable[[], int]) -> None:
+        """The graceful end came, and only the process has to end, with this status. Tasks may have left behind what
+        Python waits for: threads, child processes, coroutines that do not take their cancellation."""
+        with self._changed:
+            self._hand_back = None
+            self._status = status
+        self.arm(END_SECONDS)
 
     def _arm(self, deadline: float) -> None:
         with self._changed:
@@ -75,10 +94,47 @@ class LastResort:
             if self._disarmed:
                 return
             self._disarmed = True
+            hand_back = self._hand_back
+        if hand_back is None:
+            logger.warning("The process is ended although tasks left something behind: %s", _leftovers())
+        else:
+            self._end_gracelessly(hand_back)
+        logging.shutdown()
+        os._exit(self._status())
+
+    def _end_gracelessly(self, hand_back: Callable[[], None]) -> None:
         logger.critical("The event loop does not answer; handing back what runs, and ending the process")
         try:
-            self._hand_back()
+            hand_back()
         except Exception:
             logger.exception("Handing back failed; the jobs are rescued when the lease has run out")
+
+
+def _leftovers() -> str:
+    threads = [thread.name for thread in threading.enumerate() if keeps_the_process(thread)]
+    # Imported only by who has such children.
+    processes = sys.modules.get("multiprocessing")
+    children = processes.active_children() if processes is not None else []
+    return ", ".join([*threads, *(f"process {child.pid}" for child in children)]) or "coroutines"
+
+
+def keeps_the_process(thread: threading.Thread) -> bool:
+    """Whether Python waits for a thread at its end, or a task runs in it."""
+    if thread is threading.main_thread():
+        return False
+    return not thread.daemon or thread.name.startswith("vtasks-slot")
+
+
+def leave_behind(status: int) -> None:
+    """End the process with a status, and leave behind what tasks have left: threads at once, anything else for which
+    Python waits when it has had its time. Returns when nothing stands in the way of an ordinary end."""
+    guard = LastResort(lambda: None)
+    guard.settled(lambda: status)
+    left = [thread.name for thread in threading.enumerate() if keeps_the_process(thread)]
+    if left:
+        logger.warning("Leaving behind %s", ", ".join(left))
+        atexit._run_exitfuncs()
         logging.shutdown()
-        os._exit(self._exit_status)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

@@ -1,12 +1,12 @@
 """A process that is nothing but a worker: its loop, what it prints, its exit."""
 
 import asyncio
-import atexit
 import logging
-import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from django.core.management.base import CommandError
 from .. import logs
 from ..events import LetterBuried, events
 from .handback import hand_back
-from .runtime import INTERRUPT_GRACE, SETTLE_GRACE
+from .runtime import CLOSE_GRACE, INTERRUPT_GRACE, SETTLE_GRACE
 from .service import ServiceCrashed
 from .shutdown import LastResort
 from .worker import Worker
@@ -26,6 +26,9 @@ LOGGER = "django_vtasks"
 
 LAST_RESORT_AFTER = INTERRUPT_GRACE + 2 * SETTLE_GRACE
 """Seconds beyond the deadline after which the process ends, whatever its event loop does."""
+
+
+type Status = Callable[["Standalone"], int]
 
 
 class Output(Protocol):
@@ -85,32 +88,34 @@ class Console:
 
 
 class Standalone:
-    """Runs one worker to its end and the process with it. Raises CommandError when the worker crashed."""
+    """Runs one worker to its end. Raises CommandError when the worker crashed.
 
-    def __init__(self, worker: Worker, location: str, console: Console) -> None:
+    With `status`, which tells the exit status, the process is to end with it, and does so whatever tasks left behind.
+    """
+
+    def __init__(self, worker: Worker, location: str, console: Console, status: Status | None = None) -> None:
         self._worker = worker
         self._location = location
         self._console = console
         self._over = threading.Event()
         self._last_resort = LastResort(lambda: hand_back(worker))
+        self._status = status
         self.failed = 0
         worker.on_signal = self._signalled
+        # Told when signals are heeded, so that whoever reads it may send one.
+        worker.on_start = self._tell_start
 
     def run(self) -> None:
         """Run until the worker ends."""
         logs.install()
         events.subscribe(LetterBuried, self._note_letter)
         with logs.framework_succeeding_quietly(), self._console.printing():
-            self._tell_start()
             try:
-                _run_in_loop(self._worker.run())
+                _run_in_loop(self._worker.run(), self._note_end)
             except ServiceCrashed as error:
                 raise CommandError(f"The worker crashed: {error.__cause__!r}") from error
             except OSError as error:
                 raise CommandError(f"The worker cannot start: {error}") from error
-            finally:
-                self._last_resort.disarm()
-                self._over.set()
             logger.info("The worker %s has ended", self._worker.worker_id)
 
     @property
@@ -125,6 +130,15 @@ class Standalone:
         if runtime is not None and not self._over.is_set():
             self._worker.stop_from_outside()
             self._over.wait(INTERRUPT_GRACE + 3 * SETTLE_GRACE)
+
+    def _note_end(self) -> None:
+        crashed = sys.exception() is not None
+        status = self._status
+        if status is None:
+            self._last_resort.disarm()
+        else:
+            self._last_resort.settled(lambda: 1 if crashed else status(self))
+        self._over.set()
 
     def _note_letter(self, _event: LetterBuried) -> None:
         self.failed += 1
@@ -144,25 +158,31 @@ class Standalone:
         logger.info("  Scheduler: %s", "on" if config.run_scheduler else "off")
 
 
-def leave_threads_behind() -> None:
-    """End the process if threads are left that would keep it: those of tasks that did not stop when told to."""
-    left = [t for t in threading.enumerate() if t is not threading.current_thread() and _keeps_the_process(t)]
-    if left:
-        logger.warning("Leaving behind %s", ", ".join(thread.name for thread in left))
-        atexit._run_exitfuncs()
-        logging.shutdown()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+def _run_in_loop(main: Coroutine[Any, Any, None], over: Callable[[], None]) -> None:
+    """Run to the end; `over` is called before the loop is taken down, which may wait for what tasks left behind."""
 
+    async def run() -> None:
+        try:
+            await main
+        finally:
+            over()
+            await _end_executor(asyncio.get_running_loop())
 
-def _keeps_the_process(thread: threading.Thread) -> bool:
-    return not thread.daemon or thread.name.startswith("vtasks-slot")
-
-
-def _run_in_loop(main: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(main)
+        runner.run(run())
+
+
+async def _end_executor(loop: asyncio.AbstractEventLoop) -> None:
+    """End the threads of `asyncio.to_thread`; the loop itself would wait five minutes for one that a task uses."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        try:
+            # uvloop heeds its own limit only when it is told to stop waiting.
+            async with asyncio.timeout(CLOSE_GRACE):
+                await loop.shutdown_default_executor(CLOSE_GRACE)  # type: ignore[call-arg] # the stubs miss it
+        except TimeoutError:
+            pass
+    loop.set_default_executor(ThreadPoolExecutor(1))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -54,6 +54,7 @@ class Worker:
         self.when_crashed = WhenCrashed.END
         self.runtime: Runtime | None = None
         self.on_signal: Callable[[int], None] | None = None
+        self.on_start: Callable[[], None] = lambda: None
         self._emitter: Emitter = events
         self._policies = policies_of(self.config)
         self._executor_options = executor_options(self.config, backend, type(self), self._policies.of, self._emitter)
@@ -84,8 +85,10 @@ class Worker:
             with Surroundings(self.config, health, self._emitter, self.when_crashed):
                 if handle_signals:
                     with self._signals(runtime), DumpOnSignal(lambda: dump(runtime.attempts.flight)):
+                        self.on_start()
                         await runtime.run()
                 else:
+                    self.on_start()
                     await runtime.run()
         finally:
             self._over.set()

@@ -44,21 +44,32 @@ class Command(BaseCommand):
         add("--reload", action=argparse.BooleanOptionalAction, default=False, help="restart when code changes")
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run in a process of its own, and end that whatever threads are left."""
+        """Run in a process of its own, and end that whatever tasks left behind."""
         self.owns_process = True
-        super().run_from_argv(argv)
-        from ...worker.standalone import leave_threads_behind
+        from ...worker.shutdown import leave_behind
 
-        leave_threads_behind()
+        try:
+            super().run_from_argv(argv)
+        except SystemExit as end:
+            leave_behind(end.code if isinstance(end.code, int) else int(end.code is not None))
+            raise
+        leave_behind(0)
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Run the worker. Raises CommandError for wrong flags and for a worker that crashed."""
         if options["reload"]:
             self._run_reloading(options)
         else:
-            standalone = self._standalone(options)
-            standalone.run()
-            _exit(standalone, options)
+            self._run(options)
+
+    def _run(self, options: dict[str, Any]) -> None:
+        def status(standalone: Any) -> int:
+            return _status(standalone, options)
+
+        standalone = self._standalone(options, status if self.owns_process else None)
+        standalone.run()
+        if code := status(standalone):
+            raise SystemExit(code)
 
     def _run_reloading(self, options: dict[str, Any]) -> None:
         from django.conf import settings as django_settings
@@ -83,7 +94,7 @@ class Command(BaseCommand):
 
         reloading.run_until_code_changes(run, end)
 
-    def _standalone(self, options: dict[str, Any]) -> Any:
+    def _standalone(self, options: dict[str, Any], status: Callable[[Any], int] | None = None) -> Any:
         from ...worker.runtime import RunLimits
         from ...worker.standalone import Console, Standalone
         from ...worker.worker import Worker
@@ -103,7 +114,7 @@ class Command(BaseCommand):
             from ...scheduling.scheduler import NAME, make_service
 
             worker.add_service(NAME, make_service(backend))
-        return Standalone(worker, where, Console(self.stdout, options["verbosity"]))
+        return Standalone(worker, where, Console(self.stdout, options["verbosity"]), status)
 
 
 _NOTHING_TO_SEE = (
@@ -112,12 +123,13 @@ _NOTHING_TO_SEE = (
 )
 
 
-def _exit(standalone: Any, options: dict[str, Any]) -> None:
-    """End with the code asked for; a failure counts for more than an empty run."""
+def _status(standalone: Any, options: dict[str, Any]) -> int:
+    """The exit status asked for; a failure counts for more than an empty run."""
     if options["exit_failed"] and standalone.failed:
-        raise SystemExit(options["exit_failed"])
+        return int(options["exit_failed"])
     if options["exit_empty"] and not standalone.begun:
-        raise SystemExit(options["exit_empty"])
+        return int(options["exit_empty"])
+    return 0
 
 
 def _backend(options: dict[str, Any]) -> Any:
