@@ -3,29 +3,21 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from django import VERSION
 from django.contrib import admin, messages
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.contrib.contenttypes.models import ContentType
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
-from django.urls import URLPattern, path, reverse
+from django.urls import URLPattern, path
 
 from .. import models
 from ..jobs.errors import QueueError
 from ..operating.aliases import Alias, aliases
 from .permissions import Permission, granted, may, require
+from .section import crumbs, tabs
 
 type Crumb = tuple[str, str | None]
 type View = Callable[..., HttpResponse]
-
-TABS = (
-    ("overview_changelist", "Overview"),
-    ("job_changelist", "Jobs"),
-    ("deadletter_changelist", "Dead letters"),
-    ("scheduleentry_changelist", "Schedule"),
-)
-
 
 if TYPE_CHECKING:
     ModelAdmin = admin.ModelAdmin[Any]
@@ -77,14 +69,12 @@ class StorePage(ModelAdmin):
     def frame(self, request: HttpRequest, title: str, trail: Sequence[Crumb] = (), **context: Any) -> dict[str, Any]:
         """The context of a page; `trail` is what its breadcrumbs say after the app's name."""
         name = str(self.opts.verbose_name_plural).capitalize()
-        start = (("Home", reverse("admin:index")), ("Tasks", reverse("admin:app_list", args=[self.opts.app_label])))
         return {
-            "crumbs": (*start, *(trail or ((name, None),))),
-            "crumbs_are_a_list": VERSION >= (6, 1),
+            **crumbs(*(trail or ((name, None),))),
             **self.admin_site.each_context(request),
             "opts": self.opts,
             "title": title,
-            "tabs": [(name, label, name.startswith(f"{self.opts.model_name}_")) for name, label in TABS],
+            "vt_tabs": tabs(request, f"{self.opts.app_label}_{self.opts.model_name}"),
             "may": granted(request),
             **context,
         }

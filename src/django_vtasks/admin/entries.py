@@ -26,6 +26,7 @@ from ..scheduling.rows import entry_of
 from ..scheduling.sources import lost_tasks, static_entries
 from ..stores.base import AddStatus
 from . import links
+from .section import InSection
 
 if TYPE_CHECKING:
     from django.db.models import QuerySet
@@ -107,9 +108,11 @@ class EntryForm(EntryModelForm):
             self.add_error(None, f"Its job cannot be made: {error}")
 
 
-class EntryAdmin(EntryModelAdmin):
+class EntryAdmin(InSection, EntryModelAdmin):
     """The rows. Changes are picked up by running schedulers within seconds."""
 
+    tab = "django_vtasks_scheduleentry"
+    tab_label = "Edit schedule entries"
     form = EntryForm
     list_display = ("name", "enabled", "when", "task", "last_slot", "next_slot", "description")
     list_filter = ("enabled",)

@@ -33,7 +33,8 @@ class SchedulePage(StorePage):
         context: dict[str, Any] = {
             "alias": alias.name if alias else "",
             "aliases": [known.name for known in aliases()],
-            "edit_url": _edit_url(request),
+            "edit_url": _entries_url(request, "view", "changelist"),
+            "add_url": _entries_url(request, "add", "add"),
         }
         if alias is None:
             context["problem"] = "TASKS has no such alias that keeps its jobs in a store."
@@ -69,12 +70,12 @@ class SchedulePage(StorePage):
         return back
 
 
-def _edit_url(request: HttpRequest) -> str | None:
-    """The address of the entries that can be edited, for who may see them."""
-    if not request.user.has_perm("db.view_scheduleentry"):
+def _entries_url(request: HttpRequest, permission: str, page: str) -> str | None:
+    """The address of a page of the entries that can be edited, for who may do so."""
+    if not request.user.has_perm(f"db.{permission}_scheduleentry"):
         return None
     try:
-        return reverse("admin:db_scheduleentry_changelist")
+        return reverse(f"admin:db_scheduleentry_{page}")
     except NoReverseMatch:
         return None
 

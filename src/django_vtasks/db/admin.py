@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html
 
+from ..admin.section import InSection
 from ..backends.db import DatabaseTaskBackend
 from ..jobs.errors import CodecError, QueueError
 from ..jobs.model import JobState
@@ -47,9 +48,11 @@ class QueueFilter(admin.SimpleListFilter):
 
 
 @admin.register(QueuedTask)
-class QueuedTaskAdmin(TaskAdmin):
+class QueuedTaskAdmin(InSection, TaskAdmin):
     """Jobs that wait or run, and dead letters. Read-only; deleting goes through the store and frees unique keys."""
 
+    tab = "db_queuedtask"
+    tab_label = "Rows"
     list_display = ("id", "queue", "status", "created_at")
     list_filter = ("status", QueueFilter)
     search_fields = ("id", "queue")
@@ -138,9 +141,11 @@ def _database_aliases() -> list[Alias]:
 
 
 @admin.register(VTaskMetadata)
-class VTaskMetadataAdmin(MetadataAdmin):
+class VTaskMetadataAdmin(InSection, MetadataAdmin):
     """Named texts of the store. Read-only: leases, roles and pauses are kept here."""
 
+    tab = "db_vtaskmetadata"
+    tab_label = "Metadata"
     list_display = ("key", "value", "expires_at")
     search_fields = ("key",)
     ordering = ("key",)
