@@ -24,8 +24,9 @@ from django_vtasks.jobs.errors import StoreUnavailable
 from django_vtasks.jobs.model import JobState
 from django_vtasks.jobs.outcomes import Succeeded
 from django_vtasks.jobs.transitions import Policy
-from django_vtasks.stores.base import ClaimRequest, Want
-from django_vtasks.stores.database import listen, notify, waiting
+from django_vtasks.stores.base import ClaimRequest, Firing, Want
+from django_vtasks.stores.database import listen, notify, schedule, waiting
+from django_vtasks.stores.database.queries.postgresql import PostgreSQL, begin
 from django_vtasks.stores.database.store import DatabaseClientStore, DatabaseOptions, DatabaseWorkerStore
 from tests.project.dburl import settings_from_url
 from tests.support.builders import a_job, settled
@@ -127,6 +128,33 @@ async def test_a_server_that_hangs_costs_a_call_its_timeout_and_no_more(own_post
         client = DatabaseClientStore(DatabaseOptions(using=alias))
         assert (await asyncio.to_thread(client.get, job_id)).state is JobState.SUCCEEDED
         await asyncio.to_thread(lambda: connections[alias].close())
+
+
+@on_postgres
+async def test_who_stands_still_in_a_transaction_keeps_others_waiting_for_seconds_at_most(database_alias, monkeypatch):
+    """A frozen process, or one whose host is gone, would hold its locks for as long as its connection is open."""
+    monkeypatch.setattr(PostgreSQL, "begin", begin(0.3))
+    original, stands, go_on = schedule.fire, threading.Event(), threading.Event()
+
+    def fire(session: Any, firing: Firing) -> Any:
+        added = original(session, firing)
+        if firing.slot == 2.0:
+            stands.set()
+            go_on.wait(30)
+        return added
+
+    monkeypatch.setattr(schedule, "fire", fire)
+    async with worker_store(database_alias) as frozen, worker_store(database_alias, reply_timeout=8) as other:
+        assert await frozen.fire(Firing(entry="tick", slot=1.0, expected=None, job=None))
+        standing = asyncio.create_task(frozen.fire(Firing(entry="tick", slot=2.0, expected=1.0, job=None)))
+        await asyncio.to_thread(stands.wait, 30)
+        try:
+            assert await other.fire(Firing(entry="tick", slot=3.0, expected=1.0, job=None))
+        finally:
+            go_on.set()
+        with pytest.raises(StoreUnavailable):
+            await standing
+        assert await frozen.last_slots(["tick"]) == {"tick": 3.0}
 
 
 @pytest.mark.postgres

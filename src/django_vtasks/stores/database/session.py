@@ -69,7 +69,7 @@ class Session:
 
     @contextmanager
     def _transaction(self, begin: str) -> Iterator[None]:
-        self._cursor.execute(begin)
+        self._cursor.execute(begin, **self.vendor.begin_options)
         self._begun = True
         try:
             yield
@@ -135,6 +135,8 @@ _REFUSALS = (*_MISSING, "readonly", "disk is full")
 #: What MySQL says in an OperationalError when trying again may help: locks, limits, shutdown, a lost connection.
 _PASSING_MYSQL = frozenset((1040, 1053, 1129, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1213, 1226, 1317, 1927, 3024))
 _CLIENT_MYSQL = 2000
+#: PostgreSQL ended the session because its transaction stood still for too long, which the driver has as internal.
+_STOOD_STILL = frozenset(("25P03", "25P04"))
 
 
 def as_store_error(error: Exception) -> StoreRefused | StoreUnavailable:
@@ -146,6 +148,9 @@ def as_store_error(error: Exception) -> StoreRefused | StoreUnavailable:
 
 
 def _is_passing(error: Exception, text: str) -> bool:
+    cause = error.__cause__
+    if (getattr(cause, "sqlstate", None) or getattr(cause, "pgcode", None)) in _STOOD_STILL:
+        return True
     if not isinstance(error, OperationalError | InterfaceError):
         return False
     number = error.args[0] if error.args else None

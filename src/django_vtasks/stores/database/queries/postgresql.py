@@ -2,12 +2,28 @@
 
 from typing import Any
 
+from django.db.backends.postgresql.psycopg_any import is_psycopg3
+
 from .vendor import MAX_EPOCH, Vendor
+
+STANDSTILL = 5.0
+"""Seconds after which the server ends a transaction in which nothing happens."""
+
+
+def begin(standstill: float) -> str:
+    """How a transaction starts whose locks outlive its process by so many seconds at most, in one round trip.
+
+    A process that is frozen or cut off in the midst of one would keep everybody else waiting for what it has locked.
+    """
+    return f"BEGIN; SET LOCAL idle_in_transaction_session_timeout = {standstill * 1000:.0f}"
 
 
 class PostgreSQL(Vendor):
     """The dialect of PostgreSQL."""
 
+    begin = begin(STANDSTILL)
+    # Two statements cannot be prepared.
+    begin_options = {"prepare": False} if is_psycopg3 else {}
     wait_for_lock = "FOR UPDATE"
     skip_locked = "FOR UPDATE SKIP LOCKED"
     at = "to_timestamp(%s)"

@@ -1,6 +1,6 @@
 """The dialect of one database system, as far as templates of statements need it. The base is what most agree on."""
 
-from collections.abc import Sized
+from collections.abc import Mapping, Sized
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any
@@ -24,6 +24,8 @@ class Vendor:
     """Placeholders, conversions and clauses of one connection's database system. Runs nothing."""
 
     begin = "BEGIN"
+    #: What the driver is to be told beside that statement.
+    begin_options: Mapping[str, Any] = {}
     key = '"key"'
     wait_for_lock = ""
     skip_locked = ""
