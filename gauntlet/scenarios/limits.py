@@ -47,7 +47,7 @@ def limits_among_the_dying(stage: Stage) -> None:
     for left in reversed(range(cycles)):
         cycle = stage.length / cycles
         quiet.free(cycle / 5)
-        demand.want("hot", HOT)
+        demand.want("hot", HOT // 2 if stage.short else HOT)
         quiet.saturated(cycle / 5)
         _bother(stage, trouble, cycle / 3)
         if left:

@@ -46,6 +46,7 @@ def poison_between_good_jobs(stage: Stage) -> None:
     poison = stage.jobs_of(*POISON)
     deaths = Deaths(stage)
     until(lambda: deaths.attend() or _all_dead(stage, poison), "the poison to be dead letters", within=120)
+    deaths.attend()
     stage.exercised(deaths.count >= len(POISON), f"only {deaths.count} workers were killed")
     stage.facts |= {"workers_killed": deaths.count, "garbage": len(garbage) + len(strange)}
     idle = [number for number, (before, after) in enumerate(deaths.progress()) if before == after]
