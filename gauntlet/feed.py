@@ -81,6 +81,8 @@ class Feed:
     ) -> None:
         self.accepted: dict[str, Call] = {}
         self.unsure: list[Call] = []
+        #: When which kind was accepted (monotonic clock).
+        self.moments: list[tuple[float, str]] = []
         self._calls = calls(random.Random(rng.random()), kinds, long_share)
         self._least = least
         self._rate = rate
@@ -120,19 +122,20 @@ class Feed:
             connections.close_all()
 
     def _enqueue(self, call: Call) -> None:
-        from django.db import DatabaseError, close_old_connections
+        from django.db import Error, close_old_connections
 
-        from django_vtasks.jobs.errors import StoreUnavailable
+        from django_vtasks.jobs.errors import StoreRefused, StoreUnavailable
         from gauntlet import tasks
 
         try:
             kind = KINDS[call.kind]
             task = getattr(tasks, kind.task)
             result = (task.using(queue_name=kind.queue) if kind.queue else task).enqueue(call.label, call.seconds)
-        except (StoreUnavailable, DatabaseError):
+        except (StoreUnavailable, StoreRefused, Error):
             self.unsure.append(call)
             close_old_connections()
             time.sleep(0.1)
         else:
             assert result is not None, f"{call.label} was taken for a duplicate"
             self.accepted[str(result.id)] = call
+            self.moments.append((time.monotonic(), call.kind))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gauntlet.waiting import PATIENCE
 from tests.support.processes import ManagedProcess
+from tests.support.servers import free_port
 
 #: Log lines that one worker may write beside one for each attempt, when nothing happens to it.
 QUIET_LINES = 40
@@ -20,17 +21,21 @@ class Worker(ManagedProcess):
     """A worker process, and what the scenario did to it: that much may be found in the store and in the log.
 
     `lapsed`: its lease may have run out, so its jobs may have been rescued. `stopped`: it was asked to end, so they
-    may have been handed back. `tracebacks` and `lines` are what its log may have beside one line for each attempt.
+    may have been handed back. `tracebacks` and `lines` are what its log may have beside one line for each attempt,
+    `outage_lines` how many of these may say that the store cannot be used.
     """
 
-    def __init__(self, name: str, *arguments: str, env: dict[str, str]) -> None:
-        super().__init__("runworker", "--id", name, *arguments, env=env)
+    def __init__(self, name: str, *arguments: str, env: dict[str, str], probed: bool = False) -> None:
+        self.health_port = free_port() if probed else 0
+        probe = ("--health-port", str(self.health_port)) if probed else ()
+        super().__init__("runworker", "--id", name, *probe, *arguments, env=env)
         self.name = name
         self.incarnation = ""
         self.lapsed = False
         self.stopped = False
         self.tracebacks = 0
         self.lines = QUIET_LINES
+        self.outage_lines = 0
         self.expected_exit: int | None = 0
 
     def end(self, *, within: float = 40) -> int:
@@ -52,6 +57,12 @@ class Worker(ManagedProcess):
         lines -= self.log_count("The lease of .* ran out with")
         if lines > attempts + self.lines:
             found.append(f"{self.name}: {lines} lines in the log for {attempts} attempts")
+        tries = self.log_count("cannot use the store")
+        if tries > self.outage_lines:
+            found.append(f"{self.name}: {tries} lines about an outage, at most {self.outage_lines} have a reason")
+        refused = self.log_count("The outcome of .* was refused")
+        if refused and not self.lapsed:
+            found.append(f"{self.name}: {refused} outcomes were refused although it never lost its lease")
         words = ("CRITICAL", "unexpected error", "never retrieved", "never awaited")
         return found + [f"{self.name}: the log has {word!r}" for word in words if word in text]
 

@@ -109,6 +109,11 @@ class ValkeyHome(Home):
 
         return valkey.Valkey(port=self.port, socket_timeout=10)
 
+    def forget(self) -> None:
+        """Remove the data of the server, which must not run, as a server without a disk would on its end."""
+        assert self.server is not None
+        shutil.rmtree(self.server.folder / "data" / "appendonlydir")
+
 
 #: Keys that belong to jobs that are not over, or to workers that are not gone.
 LIVE_KEYS = {"inflight", "leases", "workers", "processing", "unique", "cancels", "progress", "sched", "schedh", "prio"}
@@ -173,6 +178,12 @@ class PostgresHome(DatabaseHome):
 
     def url(self, port: int | None) -> str:
         return f"postgresql://postgres@127.0.0.1:{port or self.port}/vtasks"
+
+    def client(self):
+        """A plain connection of the driver."""
+        import psycopg
+
+        return psycopg.connect(self.url(None), autocommit=True)
 
     @classmethod
     def make_template(cls, folder: Path) -> Path | None:

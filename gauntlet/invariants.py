@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,8 @@ RESCUED_TOO_OFTEN = DeadReason.RESCUED_TOO_OFTEN
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that is known at the end. `rescues` says how often a job of a kind may be rescued."""
+    """All that is known at the end. `rescues` says how often a job of a kind may be rescued, `forgotten` which jobs
+    the store may know nothing of, because it lost its data."""
 
     accepted: Mapping[str, Call]
     unsure: Iterable[Call]
@@ -25,6 +27,7 @@ class Evidence:
     runs: Mapping[str, list[Run]]
     workers: list[Worker]
     rescues: Mapping[str, int]
+    forgotten: Collection[str] = ()
 
 
 def problems(evidence: Evidence) -> list[str]:
@@ -40,8 +43,10 @@ def _strangers(evidence: Evidence) -> Iterator[str]:
     """A job that ran was accepted, or its call raised at a moment when it may have been."""
     labels = {call.label for call in evidence.unsure}
     for job_id, runs in evidence.runs.items():
-        if job_id not in evidence.accepted and runs[0].label not in labels:
-            yield f"{runs[0].label} ({job_id}): ran, but was never enqueued"
+        if job_id not in evidence.accepted:
+            if runs[0].label not in labels:
+                yield f"{runs[0].label} ({job_id}): ran, but was never enqueued, or is there twice"
+            labels.discard(runs[0].label)
 
 
 class _Judge:
@@ -52,13 +57,16 @@ class _Judge:
         self.runs = evidence.runs.get(job_id, [])
         self.call = call
         self.rescues = evidence.rescues.get(call.kind, 0)
+        self.forgotten = job_id in evidence.forgotten
         self.workers = {worker.pid: worker for worker in evidence.workers}
         self.by_incarnation = {worker.incarnation: worker for worker in evidence.workers}
 
     def problems(self) -> Iterator[str]:
         record = self.record
         if record is None:
-            yield "lost: the store knows nothing of it"
+            if not self.forgotten:
+                yield "lost: the store knows nothing of it"
+            yield from self._doubles()
             return
         if record.state not in (JobState.SUCCEEDED, JobState.DEAD):
             yield f"is {record.state} although nothing is left to do"
@@ -69,6 +77,11 @@ class _Judge:
             yield from self._success(record)
         else:
             yield from self._death(record)
+
+    def _doubles(self) -> Iterator[str]:
+        for attempt, count in Counter(run.attempt for run in self.runs).items():
+            if count > 1:
+                yield f"attempt {attempt} ran {count} times"
 
     def _history(self, record: JobRecord) -> Iterator[str]:
         """Every attempt but the last ended for a reason that the scenario gave."""
@@ -97,11 +110,8 @@ class _Judge:
     def _runs(self, record: JobRecord) -> Iterator[str]:
         """No attempt ran twice, none ran that the history does not know, and each ran where the history says."""
         attempts = {attempt.number: attempt for attempt in record.job.attempts}
-        seen: set[int] = set()
+        yield from self._doubles()
         for run in self.runs:
-            if run.attempt in seen:
-                yield f"attempt {run.attempt} ran twice"
-            seen.add(run.attempt)
             attempt, worker = attempts.get(run.attempt), self.workers.get(run.pid)
             if attempt is None:
                 yield f"attempt {run.attempt} ran, but the job ended with attempt {max(attempts, default=0)}"

@@ -12,13 +12,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [path for path in (str(ROOT),) if path not in sys.path]
 
 from gauntlet.mutants_of_load import MUTANTS_OF_LOAD  # noqa: E402 - after the path is set
+from gauntlet.mutants_of_outages import MUTANTS_OF_OUTAGES  # noqa: E402
 from gauntlet.mutation import DB, LUA, Mutation  # noqa: E402
+from gauntlet.scenarios import SCENARIOS  # noqa: E402
 
 COPIED = ("src", "gauntlet", "tests/project", "tests/support", "tests/__init__.py")
 
@@ -134,6 +137,7 @@ MUTATIONS = [
         stores=("valkey",),
     ),
     *MUTANTS_OF_LOAD,
+    *MUTANTS_OF_OUTAGES,
 ]
 
 
@@ -160,11 +164,15 @@ def _caught(mutation: Mutation, stores: list[str] | None, seed: int) -> bool:
         _copy(root)
         mutation.apply(root)
         for scenario in mutation.scenarios:
-            for store in stores or mutation.stores:
+            for store in _stores(stores or mutation.stores, scenario):
                 verdict, problem = _play(root, scenario, store, seed)
                 print(f"    {scenario} on {store}: {verdict}: {problem}", flush=True)
                 all_caught &= verdict == "failed"
     return all_caught
+
+
+def _stores(names: Sequence[str], scenario: str) -> list[str]:
+    return [name for name in names if name in SCENARIOS[scenario].stores]
 
 
 def _copy(root: Path) -> None:

@@ -16,6 +16,8 @@ from gauntlet.feed import KINDS, Call, Feed
 from gauntlet.fleet import Worker
 from gauntlet.homes import URLS, Home
 from gauntlet.ledger import VARIABLE, Ledger, Run
+from gauntlet.probes import Probes
+from gauntlet.proxy import Proxy
 from gauntlet.waiting import LENGTH, PATIENCE, SHORT_LENGTH, until
 
 LEASE = 2.0 * max(1.0, PATIENCE)
@@ -65,6 +67,10 @@ class Stage:
         self.problems: list[str] = []
         self.rescues = {name: kind.rescues for name, kind in KINDS.items()}
         self.judged: invariants.Evidence | None = None
+        #: Accepted jobs that the store may know nothing of, because the scenario removed its data.
+        self.forgotten: set[str] = set()
+        self.probes = Probes()
+        self._proxies: list[Proxy] = []
         self._settings = settings
         self._finished = False
 
@@ -112,16 +118,29 @@ class Stage:
         return job_id
 
     def start_workers(
-        self, *names: str, concurrency: int = 8, flags: tuple[str, ...] = (), **options: Any
+        self,
+        *names: str,
+        concurrency: int = 8,
+        flags: tuple[str, ...] = (),
+        probed: bool = False,
+        **options: Any,
     ) -> list[Worker]:
         """Start workers and wait until each has its lease and says so in the store."""
         env = self.environment(options.pop("port", None), **options)
-        started = [Worker(name, "--concurrency", str(concurrency), *flags, env=env) for name in names]
+        started = [Worker(name, "--concurrency", str(concurrency), *flags, env=env, probed=probed) for name in names]
         self.workers += started
         for worker in started:
             worker.start()
         self.until_announced(started)
+        for worker in started if probed else ():
+            self.probes.watch(worker)
         return started
+
+    def start_proxy(self) -> Proxy:
+        """A proxy that leads to the server."""
+        proxy = Proxy(self.home.port, self.seed).start()
+        self._proxies.append(proxy)
+        return proxy
 
     def until_announced(self, workers: list[Worker]) -> None:
         """Wait until the store knows the workers; learn their incarnations."""
@@ -136,16 +155,31 @@ class Stage:
 
         until(all_known, "the workers to be announced")
 
+    def until_green(self, workers: list[Worker], deadline: float) -> list[Worker]:
+        """Wait until the probes of all workers say that they are ready, at most until `deadline` (monotonic clock);
+        returns those that are not."""
+        asked_after = time.monotonic()
+        while True:
+            newest = {worker: self.probes.of(worker, asked_after)[-1:] for worker in workers}
+            red = [worker for worker, samples in newest.items() if not (samples and samples[0].ready)]
+            if not red or time.monotonic() > deadline:
+                return red
+            time.sleep(0.05)
+
     def until_busy(self, worker: Worker, least: int = 1) -> None:
         """Wait until a worker runs so many jobs."""
         until(lambda: len(self.ledger.open_in(worker.pid)) >= least, f"{least} running jobs in {worker.name}")
 
-    def jobs_of(self, *kinds: str) -> set[str]:
-        """The ids of the accepted jobs of these kinds."""
+    def accepted(self) -> dict[str, Call]:
+        """The jobs that were accepted so far, by id."""
         accepted = dict(self.enqueued)
         for feed in self.feeds:
             accepted |= feed.accepted.copy()
-        return {job_id for job_id, call in accepted.items() if call.kind in kinds}
+        return accepted
+
+    def jobs_of(self, *kinds: str) -> set[str]:
+        """The ids of the accepted jobs of these kinds."""
+        return {job_id for job_id, call in self.accepted().items() if call.kind in kinds}
 
     def kill(self, worker: Worker) -> list[Run]:
         """Kill a worker; returns what it was running."""
@@ -196,10 +230,7 @@ class Stage:
 
     def evidence(self) -> invariants.Evidence:
         """All that is known at this moment."""
-        accepted = dict(self.enqueued)
-        for feed in self.feeds:
-            accepted |= feed.accepted
-        store = self.backend.client_store
+        accepted, store = self.accepted(), self.backend.client_store
         return invariants.Evidence(
             accepted=accepted,
             unsure=[call for feed in self.feeds for call in feed.unsure],
@@ -207,13 +238,15 @@ class Stage:
             runs={job: runs for job, runs in self.ledger.by_job().items() if runs[0].label not in self.judged_apart},
             workers=self.workers,
             rescues=self.rescues,
+            forgotten=self.forgotten,
         )
 
     def _drain(self) -> None:
         last: list[Any] = []
 
         def nothing_left() -> bool:
-            last[:] = [c for c in self.counts() if c.ready or c.scheduled or c.leased]
+            # Twice, because a count is no moment: a job may go from a place not counted yet to one that was.
+            last[:] = [c for _ in range(2) for c in self.counts() if c.ready or c.scheduled or c.leased]
             return not last
 
         try:
@@ -223,11 +256,15 @@ class Stage:
 
     def counts(self) -> list[Any]:
         """What waits and runs in each queue."""
-        from django.db import connection
-
         counts = self.backend.admin_store.counts()
-        connection.close()  # A server that is restarted later must not find this process on a dead connection.
+        self.hang_up()
         return counts
+
+    def hang_up(self) -> None:
+        """Close this thread's database connections: a server that was restarted since knows nothing of them."""
+        from django.db import connections
+
+        connections.close_all()
 
     def _end_workers(self) -> None:
         running = [worker for worker in self.workers if worker.exit_code is None]
@@ -281,8 +318,11 @@ class Stage:
 
     def tear_down(self) -> None:
         """End everything that was started."""
+        self.probes.stop()
         for worker in self.workers:
             worker.discard()
+        for proxy in self._proxies:
+            proxy.stop()
         self.home.stop()
 
 

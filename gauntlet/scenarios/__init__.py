@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from gauntlet.scenarios import blocked, clocks, deaths, freezes, hostnames, identity, limits, schedules, workload
+from gauntlet.scenarios import (
+    blocked,
+    clocks,
+    deaths,
+    freezes,
+    hostnames,
+    identity,
+    limits,
+    networks,
+    schedules,
+    servers,
+    stops,
+    workload,
+)
 from gauntlet.scenarios.registry import SCENARIOS, Scenario
 
 __all__ = [
@@ -15,6 +28,9 @@ __all__ = [
     "hostnames",
     "identity",
     "limits",
+    "networks",
     "schedules",
+    "servers",
+    "stops",
     "workload",
 ]
