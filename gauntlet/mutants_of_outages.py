@@ -94,7 +94,10 @@ MUTANTS_OF_OUTAGES = [
     Mutation(
         name="waits-for-ever",
         about="a reply is waited for without a limit",
-        changes=(("stores/valkey/client.py", '"socket_timeout": timeouts[1]', '"socket_timeout": None'),),
+        changes=(
+            ("stores/valkey/client.py", '"socket_timeout": timeouts[1]', '"socket_timeout": None'),
+            ("stores/valkey/async_client.py", "Within(self._link.timeouts[1])", "Within(900.0)"),
+        ),
         scenarios=("hang", "blackhole"),
         stores=("valkey",),
     ),

@@ -121,6 +121,9 @@ class Outage:
             yield f"{worker.name}: not ready {time.monotonic() - self.ended:.0f} s after the outage"
         probes = self._stage.probes
         for worker in self._workers:
+            if worker.exit_code is not None:
+                yield f"{worker.name}: ended by itself"
+                continue
             if self._total:
                 during = probes.of(worker, self.began + self._notice, self.ended - 0.1)
                 self._stage.exercised(during, "no probe was asked during the outage")
