@@ -38,8 +38,7 @@ def poison_between_good_jobs(stage: Stage) -> None:
     feed = stage.feed(600, kinds=GOOD, rate=60.0)
     feed.until_accepted(stage.rng.randint(20, 40))
     garbage = _garbage(stage)
-    strange = {uuid.uuid4().hex: func for func in STRANGE}
-    for kind, raw in zip_longest(POISON, [*garbage, *(_job_of(func, job_id) for job_id, func in strange.items())]):
+    for kind, raw in zip_longest(POISON, [*garbage, *map(_job_of, STRANGE)]):
         stage.home.push("default", raw)
         if kind is not None:
             stage.enqueue(kind, 0.5)
@@ -48,14 +47,14 @@ def poison_between_good_jobs(stage: Stage) -> None:
     until(lambda: deaths.attend() or _all_dead(stage, poison), "the poison to be dead letters", within=120)
     deaths.attend()
     stage.exercised(deaths.count >= len(POISON), f"only {deaths.count} workers were killed")
-    stage.facts |= {"workers_killed": deaths.count, "garbage": len(garbage) + len(strange)}
+    stage.facts |= {"workers_killed": deaths.count, "garbage": len(garbage) + len(STRANGE)}
     idle = [number for number, (before, after) in enumerate(deaths.progress()) if before == after]
     stage.expect(len(idle) <= deaths.count // 3, f"no good job was done between {len(idle)} deaths")
     for worker in stage.workers:
-        worker.tracebacks += len(strange)  # Why a path names no task.
+        worker.tracebacks += len(STRANGE)  # Why a path names no task.
     stage.finish()
     stage.expect(not deaths.unexpected, f"workers ended by themselves: {deaths.unexpected}")
-    stage.problems += _judge_garbage(stage, garbage, strange)
+    stage.problems += _judge_garbage(stage, garbage)
 
 
 class Deaths:
@@ -106,7 +105,7 @@ def _all_dead(stage: Stage, jobs: set[str]) -> bool:
 def _garbage(stage: Stage) -> list[bytes]:
     """Bytes that are no job."""
     noise = stage.rng.randbytes(200)
-    half = _job_of("gauntlet.tasks.work", uuid.uuid4().hex)[:-20]
+    half = _job_of("gauntlet.tasks.work")[:-20]
     return [noise, half, b"[1, 2, 3]", b'{"args": [], "kwargs": {}}', b"zstd:" + noise]
 
 
@@ -114,11 +113,11 @@ def _garbage(stage: Stage) -> list[bytes]:
 STRANGE = ("gauntlet.nowhere.work", "gauntlet.tasks.nothing", "os.getcwd")
 
 
-def _job_of(func: str, job_id: str) -> bytes:
+def _job_of(func: str) -> bytes:
     from django_vtasks.jobs.codec import encode
     from django_vtasks.jobs.model import Job
 
-    return encode(Job(id=job_id, func=func, args=("x",), enqueued_at=time.time()))
+    return encode(Job(id=uuid.uuid4().hex, func=func, args=("x",), enqueued_at=time.time()))
 
 
 def _letters(stage: Stage) -> Iterator[DeadLetter]:
@@ -134,7 +133,7 @@ def _letters(stage: Stage) -> Iterator[DeadLetter]:
             return
 
 
-def _judge_garbage(stage: Stage, garbage: list[bytes], strange: dict[str, str]) -> Iterator[str]:
+def _judge_garbage(stage: Stage, garbage: list[bytes]) -> Iterator[str]:
     """Each is one dead letter: with its bytes where nothing else is known of it, else with its path."""
     from django_vtasks.jobs.model import DeadReason
 
@@ -143,8 +142,8 @@ def _judge_garbage(stage: Stage, garbage: list[bytes], strange: dict[str, str]) 
         reasons = [letter.reason for letter in letters if letter.raw == raw]
         if reasons != [DeadReason.UNDECODABLE]:
             yield f"{raw[:40]!r} is not one dead letter with its bytes: {reasons}"
-    for job_id, func in strange.items():
-        reasons = [letter.reason for letter in letters if letter.job and letter.job.id.replace("-", "") == job_id]
+    for func in STRANGE:
+        reasons = [letter.reason for letter in letters if letter.job and letter.job.func == func]
         if reasons != [DeadReason.UNKNOWN_TASK]:
             yield f"the job of {func} is not one dead letter: {reasons}"
 
