@@ -97,7 +97,7 @@ class Outage:
         stage, former = self._stage, self._rates[queue]
         deadline = self.ended + WITHIN * PATIENCE
         first = back = None
-        while back is None and time.monotonic() < deadline + WINDOW:
+        while back is None and time.monotonic() < deadline + WINDOW and self._anybody_left():
             time.sleep(0.1)
             runs = stage.ledger.runs()
             first = min((run.began for run in of(runs, queue) if run.began > self.ended), default=None)
@@ -112,12 +112,16 @@ class Outage:
         else:
             stage.facts[f"{queue}_rate_back_after"] = round(back - self.ended, 1)
 
+    def _anybody_left(self) -> bool:
+        return any(worker.exit_code is None for worker in self._workers)
+
     def _accepted(self, queue: str) -> list[float]:
         moments = [moment for feed in self._stage.feeds for moment in feed.moments.copy()]
         return [at for at, kind in moments if (kind == "bulk") == (queue == "bulk")]
 
     def _health_problems(self) -> Iterator[str]:
-        for worker in self._stage.until_green(self._workers, self.ended + WITHIN * PATIENCE):
+        running = [worker for worker in self._workers if worker.exit_code is None]
+        for worker in self._stage.until_green(running, self.ended + WITHIN * PATIENCE):
             yield f"{worker.name}: not ready {time.monotonic() - self.ended:.0f} s after the outage"
         probes = self._stage.probes
         for worker in self._workers:
