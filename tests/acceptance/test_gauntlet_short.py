@@ -57,3 +57,14 @@ def test_what_is_promised_holds_in_spite_of_kills_and_freezes_on_each_store_of(s
 @pytest.mark.valkey
 def test_jobs_that_kill_their_worker_end_as_dead_letters(templates, tmp_path):
     judged(run("poison", "valkey", seed=1, short=True, template=template_of("valkey", templates), keep=tmp_path))
+
+
+@pytest.mark.valkey
+@pytest.mark.parametrize("scenario", ["hang", "replies"])
+def test_workers_get_over_a_store_that_does_not_answer(scenario, templates, tmp_path):
+    judged(run(scenario, "valkey", seed=1, short=True, template=template_of("valkey", templates), keep=tmp_path))
+
+
+@pytest.mark.postgres
+def test_workers_get_over_a_database_that_was_away(templates, tmp_path):
+    judged(run("restart", "postgres", seed=1, short=True, template=template_of("postgres", templates), keep=tmp_path))
