@@ -312,7 +312,30 @@ def all_metrics() -> Iterator[tuple[str, str, Sequence[str], str]]:
         yield family.name, family.type, family._labelnames, family.documentation
 
 
-PAGES = {"settings.md": settings_page, "commands.md": commands_page, "metrics.md": metrics_page}
+def benchmarks_page() -> str:
+    from benchmarks.report import page
+    from benchmarks.results import Results
+
+    published = Results.newest()
+    if published is None:
+        figures = "Nothing was published yet."
+    else:
+        figures = f"![bars](../images/benchmarks.svg)\n\n{page(published)}"
+    return f"""# Benchmarks
+
+One worker of each product, on the store its users have, doing as little as possible in each job: what is measured is
+the price of the queue. What exactly, and the one command that does it, is in the repository, in
+`benchmarks/README.md`. Ratios of one run hold, single figures depend on the machine.
+
+{figures}"""
+
+
+PAGES = {
+    "settings.md": settings_page,
+    "commands.md": commands_page,
+    "metrics.md": metrics_page,
+    "benchmarks.md": benchmarks_page,
+}
 
 
 def main() -> None:

@@ -2,28 +2,37 @@
 
 import os
 
-import tally
+import probe
 from celery import Celery
 
 app = Celery("celery_app", broker=os.environ["BENCH_URL"])
-app.conf.update(task_ignore_result=True, task_default_queue="default", worker_send_task_events=False)
+app.conf.update(
+    task_ignore_result=True,
+    task_default_queue="default",
+    worker_send_task_events=False,
+    broker_connection_retry_on_startup=True,
+)
 
 
 @app.task
 def noop_sync(number):
-    tally.noop(number)
+    probe.noop(number)
+
+
+@app.task
+def sleep_sync(number):
+    probe.sleep(number)
+
+
+@app.task
+def lat_sync(number, sent):
+    probe.lat(number, sent)
 
 
 def setup():
     """Nothing to make."""
 
 
-def enqueue(name, number):
+def enqueue(name, *args):
     """One job."""
-    globals()[name].delay(number)
-
-
-def load(name, numbers):
-    """Many jobs, one by one: there is no other way."""
-    for number in numbers:
-        enqueue(name, number)
+    globals()[name].delay(*args)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 
-import tally
+import probe
 from procrastinate import App, PsycopgConnector
 
 app = App(connector=PsycopgConnector(conninfo=os.environ["BENCH_URL"]), import_paths=["procrastinate_app"])
@@ -11,12 +11,22 @@ app = App(connector=PsycopgConnector(conninfo=os.environ["BENCH_URL"]), import_p
 
 @app.task(name="noop_async", queue="default")
 async def noop_async(number):
-    tally.noop(number)
+    probe.noop(number)
 
 
 @app.task(name="noop_sync", queue="default")
 def noop_sync(number):
-    tally.noop(number)
+    probe.noop(number)
+
+
+@app.task(name="sleep_async", queue="default")
+async def sleep_async(number):
+    await probe.asleep(number)
+
+
+@app.task(name="lat_async", queue="default")
+async def lat_async(number, sent):
+    probe.lat(number, sent)
 
 
 def setup():
@@ -34,9 +44,14 @@ def open_():
     app.open()
 
 
-def enqueue(name, number):
+def close():
+    """Disconnect."""
+    app.close()
+
+
+def enqueue(name, number, *sent):
     """One job."""
-    globals()[name].defer(number=number)
+    globals()[name].defer(number=number, **({"sent": sent[0]} if sent else {}))
 
 
 def load(name, numbers):

@@ -6,7 +6,7 @@ from django.apps import apps
 if not apps.ready:
     django.setup()
 
-import tally
+import probe
 from django.core.management import call_command
 from django.tasks import task_backends
 
@@ -15,12 +15,22 @@ from django_vtasks import task
 
 @task
 async def noop_async(number):
-    tally.noop(number)
+    probe.noop(number)
 
 
 @task
 def noop_sync(number):
-    tally.noop(number)
+    probe.noop(number)
+
+
+@task
+async def sleep_async(number):
+    await probe.asleep(number)
+
+
+@task
+async def lat_async(number, sent):
+    probe.lat(number, sent)
 
 
 def setup():
@@ -28,9 +38,9 @@ def setup():
     call_command("migrate", verbosity=0)
 
 
-def enqueue(name, number):
+def enqueue(name, *args):
     """One job."""
-    globals()[name].enqueue(number)
+    globals()[name].enqueue(*args)
 
 
 def load(name, numbers):
