@@ -89,14 +89,14 @@ def project(tmp_path):
 
 def test_the_quick_start_leads_to_a_result(project):
     settings, tasks, enqueue = python_blocks(QUICKSTART)
-    migrate, start, *rest = [line for line in COMMAND.findall(QUICKSTART.read_text()) if line != "shell"]
+    startapp, migrate, start, *rest = [line for line in COMMAND.findall(QUICKSTART.read_text()) if line != "shell"]
+    assert startapp == "startapp myapp"
     project.paste_settings(settings)
     project.paste_tasks(tasks)
     project.run("manage.py", *migrate.split())
     with project.worker(start) as worker:
         worker.wait_for_log("Worker .* starts")
-        waiting = enqueue.replace("result.refresh()", "result.wait_sync(timeout=60)\nresult.refresh()")
-        said = project.shell(f"{waiting}\nprint(result.status, result.return_value)\nprint('ID', result.id)\n")
+        said = project.shell(f"{enqueue}\nprint(result.status, result.return_value)\nprint('ID', result.id)\n")
         assert "SUCCESSFUL 5" in said
         job_id = re.search(r"ID (\S+)", said)[1]
         for line in rest:
