@@ -1,6 +1,5 @@
 """The TaskResult of this package: Django's, plus what a store knows beyond it."""
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -61,20 +60,20 @@ class VTaskResult[**P, R](TaskResultOf[P, R]):  # type: ignore[misc] # the stubs
 
     async def wait(self, timeout: float | None = None) -> "VTaskResult[P, R]":
         """This result, refreshed once the job is over. Raises TimeoutError after `timeout` seconds (None = never)."""
-        for pause in _pauses(timeout):
+        for left in _until(timeout):
             await self.arefresh()
             if self.is_finished:
                 return self
-            await asyncio.sleep(pause)
+            await self._backend.client_store.auntil_ended(self._read_id, left)
         raise TimeoutError(f"the job {self.id} did not finish within {timeout} seconds")
 
     def wait_sync(self, timeout: float | None = None) -> "VTaskResult[P, R]":
         """As `wait`, for code without an event loop. Inside a transaction it waits for a job nobody can see yet."""
-        for pause in _pauses(timeout):
+        for left in _until(timeout):
             self.refresh()
             if self.is_finished:
                 return self
-            time.sleep(pause)
+            self._backend.client_store.until_ended(self._read_id, left)
         raise TimeoutError(f"the job {self.id} did not finish within {timeout} seconds")
 
     def became_duplicate(self, of: str | None, own_id: str | None = None) -> None:
@@ -99,22 +98,14 @@ class VTaskResult[**P, R](TaskResultOf[P, R]):  # type: ignore[misc] # the stubs
 
 
 _REFRESHED = (*sorted(TASK_REFRESH_ATTRS), "progress", "metadata", "retry_of", "state")
-_LONGEST_PAUSE = 0.5
 
 
-def _pauses(timeout: float | None) -> Iterator[float]:
-    """Growing pauses that end with the timeout; one look is taken at the very end."""
+def _until(timeout: float | None) -> Iterator[float | None]:
+    """The seconds that are left, again and again until none are; once more at the very end."""
     deadline = None if timeout is None else time.monotonic() + timeout
-    pause = 0.01
-    while True:
-        if deadline is None:
-            yield pause
-        else:
-            left = deadline - time.monotonic()
-            yield max(0.0, min(pause, left))
-            if left <= 0:
-                return
-        pause = min(_LONGEST_PAUSE, pause * 1.5)
+    while deadline is None or (left := deadline - time.monotonic()) > 0:
+        yield None if deadline is None else left
+    yield 0.0
 
 
 class _Draft(VTaskResult[..., Any]):

@@ -7,6 +7,7 @@ A module of tests binds it to a store by importing everything from here and defi
 from .adding import TestAdd, TestAddAgain, TestCancel, TestGet
 from .claiming import TestClaim, TestClaimNeedsALease, TestHeld, TestOrder, TestPause, TestWaitForJobs
 from .delays import TestHasten, TestPulse
+from .ends import TestUntilEnded
 from .firing import TestFire, TestLastSlots
 from .hostile import TestForeignJobs, TestHostileBytes
 from .leases import TestExpired, TestExtend, TestHold, TestNow, TestRelease, TestWorkers
@@ -71,6 +72,7 @@ __all__ = [
     "TestUnique",
     "TestUniqueThroughEveryPath",
     "TestUntilDone",
+    "TestUntilEnded",
     "TestUntilStarted",
     "TestWaitForJobs",
     "TestWaitingForALimit",

@@ -62,6 +62,18 @@ class ClientStore(Protocol):
         """As `get`."""
         ...
 
+    def until_ended(self, job_id: str, timeout: float | None) -> bool:
+        """Wait until the job is over, or not known; False after `timeout` seconds (None = never).
+
+        Woken by the store where that can be, else by looking at growing intervals. Any number may wait at once, in
+        threads and event loops, on a bounded number of connections, and no end is missed. Raises StoreUnavailable.
+        """
+        ...
+
+    async def auntil_ended(self, job_id: str, timeout: float | None) -> bool:
+        """As `until_ended`."""
+        ...
+
     def cancel(self, job_id: str) -> CancelStatus:
         """A waiting job becomes a dead letter (`transitions.cancelled_letter`) and frees its unique key; for a leased
         one the request is recorded and its worker is told by the next `pulse`. The request stays with the job until

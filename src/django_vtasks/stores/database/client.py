@@ -1,5 +1,6 @@
 """The application's side of the database store."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import batched
@@ -9,6 +10,7 @@ from django.db import connections, router
 
 from ...jobs.model import Job, JobRecord
 from ..base import Added, CancelStatus
+from ..base.ends import Deaf, Ends, EndWait
 from . import notify, reading
 from .adding import add_rows
 from .coalescing import Coalescer
@@ -25,6 +27,7 @@ class DatabaseClientStore:
     def __init__(self, options: DatabaseOptions) -> None:
         self._options = options
         self._coalescer = Coalescer(self._add_to)
+        self._waits: dict[int, EndWait] = {}
 
     @property
     def transactional(self) -> bool:
@@ -55,6 +58,16 @@ class DatabaseClientStore:
         """See `ClientStore.get`."""
         return await sync_to_async(self.get)(job_id)
 
+    def until_ended(self, job_id: str, timeout: float | None) -> bool:
+        """See `ClientStore.until_ended`."""
+        found = canonical(job_id)
+        return found is None or self._end_wait().wait(found, timeout)
+
+    async def auntil_ended(self, job_id: str, timeout: float | None) -> bool:
+        """See `ClientStore.until_ended`."""
+        found = canonical(job_id)
+        return found is None or await self._end_wait().await_(found, timeout)
+
     def cancel(self, job_id: str) -> CancelStatus:
         """See `ClientStore.cancel`."""
         found = canonical(job_id)
@@ -66,6 +79,14 @@ class DatabaseClientStore:
     async def acancel(self, job_id: str) -> CancelStatus:
         """See `ClientStore.cancel`."""
         return await sync_to_async(self.cancel)(job_id)
+
+    def _end_wait(self) -> EndWait:
+        # A forked child has neither the thread that hears nor those that wait.
+        pid = os.getpid()
+        if pid not in self._waits:
+            ends = Ends()
+            self._waits = {pid: EndWait(ends, Deaf(), self.get, self.aget)}
+        return self._waits[pid]
 
     def _add_to(self, alias: str, jobs: Sequence[Job]) -> list[Added]:
         connection = connections[alias]

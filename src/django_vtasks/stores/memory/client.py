@@ -7,6 +7,7 @@ from ...jobs.codec import encode
 from ...jobs.model import Job, JobRecord, JobState
 from ...jobs.transitions import Policy, cancelled
 from ..base import Added, CancelStatus
+from ..base.ends import EndWait
 from .state import Kept, State
 
 
@@ -56,6 +57,17 @@ class MemoryClientStore:
         """See `ClientStore.get`."""
         return self.get(job_id)
 
+    def until_ended(self, job_id: str, timeout: float | None) -> bool:
+        """See `ClientStore.until_ended`."""
+        return self._end_wait().wait(job_id, timeout)
+
+    async def auntil_ended(self, job_id: str, timeout: float | None) -> bool:
+        """See `ClientStore.until_ended`."""
+        return await self._end_wait().await_(job_id, timeout)
+
+    def _end_wait(self) -> EndWait:
+        return EndWait(self._state.ends, _Ears(), self.get, self.aget)
+
     def cancel(self, job_id: str) -> CancelStatus:
         """See `ClientStore.cancel`."""
         with self._state.lock:
@@ -86,3 +98,15 @@ class MemoryClientStore:
             state.results[job_id] = Kept(record=replace(record, letter=None), until=state.now() + decision.result_ttl)
         state.evict(state.dead_letter_cap)
         return CancelStatus.CANCELLED
+
+
+class _Ears:
+    """What ends in this memory is told to everybody."""
+
+    def listen_for(self, job_id: str) -> bool:  # noqa: ARG002 - see `Ears`
+        """Always."""
+        return True
+
+    async def alisten_for(self, job_id: str) -> bool:  # noqa: ARG002 - see `Ears`
+        """Always."""
+        return True

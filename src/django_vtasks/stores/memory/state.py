@@ -14,6 +14,7 @@ from ...jobs.model import Claim, DeadLetter, Job, JobRecord, JobState, Lease, Pr
 from ...jobs.transitions import Bury, Finish, Place, Requeue, Settlement
 from ...jobs.uniqueness import debounced
 from ..base import Added, AddStatus, WorkerInfo
+from ..base.ends import Ends
 from .limits import Limits
 from .order import Order
 from .stored import Stored
@@ -48,6 +49,7 @@ class State:
         self.dead_letter_cap = dead_letter_cap
         self.lock = threading.RLock()
         self.waiters = Waiters()
+        self.ends = Ends()
         self.limits = Limits(clock, self.waiters.wake)
         self.jobs: dict[str, Stored] = {}
         self.leased: dict[str, Stored] = {}
@@ -165,6 +167,7 @@ class State:
 
     def withdraw(self, stored: Stored) -> None:
         """Take a waiting job out and give its unique key back, whatever the mode."""
+        self.ends.tell(stored.job.id)
         self._remove_from_line(stored)
         del self.jobs[stored.job.id]
         self._give_key_back(stored.job)
@@ -244,6 +247,7 @@ class State:
             self._make_ready(stored)
 
     def _end(self, stored: Stored) -> None:
+        self.ends.tell(stored.job.id)
         del self.jobs[stored.job.id]
         if stored.job.unique and stored.job.unique.mode is not UniqueMode.WINDOW:
             self._give_key_back(stored.job)

@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 
 from ...jobs.model import Job, JobRecord
 from ..base import Added, CancelStatus
+from ..base.ends import Ends, EndWait
 from .admission import Entry
 from .async_client import AsyncClient
 from .connection import link_of
+from .ends import ValkeyEars
 from .options import ValkeyOptions
 from .plans import CHUNK, Caller, ClientPlans
-from .requests import Plan
+from .requests import Plan, Request
 from .sync_client import SyncClient
 
 
@@ -108,6 +110,8 @@ class ValkeyClientStore:
         self._link = link_of(options)
         self._plans = ClientPlans(options)
         self._sync = SyncClient(self._link)
+        self._prefix = options.prefix
+        self._waits: dict[int, EndWait] = {}
         self._callers = threading.local()
         self._loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopSide] = weakref.WeakKeyDictionary()
 
@@ -152,6 +156,14 @@ class ValkeyClientStore:
         """See `ClientStore.cancel`."""
         return await self._arun(self._plans.cancel(job_id))
 
+    def until_ended(self, job_id: str, timeout: float | None) -> bool:
+        """See `ClientStore.until_ended`."""
+        return self._end_wait().wait(job_id, timeout)
+
+    async def auntil_ended(self, job_id: str, timeout: float | None) -> bool:
+        """See `ClientStore.until_ended`."""
+        return await self._end_wait().await_(job_id, timeout)
+
     def remember(self, holders: Mapping[str, str]) -> None:
         """See `DeferredStore.remember`."""
         for chunk in itertools.batched(holders.items(), CHUNK):
@@ -163,6 +175,18 @@ class ValkeyClientStore:
 
     async def _arun[T](self, plan: Plan[T]) -> T:
         return await self._side().client.run(plan)
+
+    def _end_wait(self) -> EndWait:
+        # A forked child has neither the thread that hears nor those that wait.
+        pid = os.getpid()
+        if pid not in self._waits:
+            ends = Ends()
+            ears = ValkeyEars(ends, self._link, self._prefix, self._sync.send, self._asend)
+            self._waits = {pid: EndWait(ends, ears, self.get, self.aget)}
+        return self._waits[pid]
+
+    async def _asend(self, request: Request) -> object:
+        return await self._side().client.send(request)
 
     def _caller(self) -> Caller:
         # A thread makes one call at a time, and a forked child is another caller.

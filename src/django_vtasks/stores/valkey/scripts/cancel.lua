@@ -4,7 +4,7 @@
 --       milliseconds that the result is kept or 0, its record.
 -- Returns: `cancelled`, `requested`, or `moved` when the job is no longer where the record said.
 --
--- include: places, records, leases, letters, unique
+-- include: places, records, leases, letters, unique, waits
 local id, record, letter, key, cap, milliseconds, result = arg(), arg(), arg(), arg(), number(), number(), arg()
 insist()
 local current = call('GET', P .. 'job:' .. id) or ''
@@ -36,4 +36,5 @@ if milliseconds > 0 then
 else
   call('DEL', P .. 'job:' .. id)
 end
+tell_end(id)
 return 'cancelled'

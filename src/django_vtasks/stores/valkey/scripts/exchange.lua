@@ -61,9 +61,13 @@ local function settle()
     call('LPUSH', P .. 'finished', unpack(finished))
     call('LTRIM', P .. 'finished', 0, 9999)
   end
-  if over + kept > 0 and call('EXISTS', P .. 'cancels') == 1 then
+  if over + kept > 0 and call('EXISTS', P .. 'cancels', P .. 'waiting') > 0 then
+    -- include: waits
     for i = 1, over + kept do
-      call('SREM', P .. 'cancels', standing[i] and ARGV[fields + i] or '')
+      if standing[i] then
+        call('SREM', P .. 'cancels', ARGV[fields + i])
+        tell_end(ARGV[fields + i])
+      end
     end
   end
   if others > 0 then

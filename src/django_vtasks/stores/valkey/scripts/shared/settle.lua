@@ -2,11 +2,13 @@
 local forgotten = {}
 local finished = {}
 local buried = false
-local cancels = call('EXISTS', P .. 'cancels') == 1
+local watched = call('EXISTS', P .. 'cancels', P .. 'waiting') > 0
 
 local function ended(id)
-  if cancels then
+  if watched then
+    -- include: waits
     call('SREM', P .. 'cancels', id)
+    tell_end(id)
   end
 end
 
