@@ -97,7 +97,8 @@ class Consumer:
     async def _turn(self) -> None:
         self._attempts.wakeup.clear()
         self._take_news()
-        self._attempts.begin_batches()
+        if self._may_begin:
+            self._attempts.begin_batches()
         settlements = self._settler.take(LARGEST_SETTLE)
         claiming = not self._stop.is_set() and self._keeper.held
         request = self._demand.request(self._keeper.owner) if claiming else None
@@ -144,7 +145,9 @@ class Consumer:
             self._demand.answered(request, exchange.claims)
         if exchange.claims:
             self._fruitless = 0
-            take = self._attempts.return_untouched if self._stop.is_set() else self._attempts.accept
+            # Who stood still past the lease while the answer was under way begins nothing that others may have by now.
+            begins = self._keeper.held and not self._stop.is_set()
+            take = self._attempts.accept if begins else self._attempts.return_untouched
             for claim in exchange.claims:
                 take(claim)
 
@@ -156,16 +159,21 @@ class Consumer:
         if found.lost:
             self._attempts.give_up(found.lost)
         for claim in found.unknown:
-            if self._attempts.slots.free_for(claim.queue):
+            if self._keeper.held and self._attempts.slots.free_for(claim.queue):
                 self._attempts.accept(claim)
             else:
                 self._attempts.return_untouched(claim)
+
+    @property
+    def _may_begin(self) -> bool:
+        """Whether what was collected for batches is surely ours still."""
+        return self._keeper.held and not self._reconciler.due
 
     async def _sleep(self, queues: Sequence[str]) -> None:
         # After a failure this is reached only once the store has answered again, see `_round` and `_reconcile`.
         self.pace.turned()
         seconds = min(WAIT, self._watch.keep_open(queues))
-        batch_in = self._attempts.next_batch_in()
+        batch_in = self._attempts.next_batch_in() if self._may_begin else None
         await self._attempts.wakeup.sleep(seconds if batch_in is None else min(seconds, batch_in))
 
     async def _sit_out(self, pause: float) -> None:
