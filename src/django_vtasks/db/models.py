@@ -42,6 +42,9 @@ class QueuedTask(models.Model):
     progress_at = models.DateTimeField(null=True, editable=False)
     metadata = models.TextField(null=True, editable=False)  # noqa: DJ001 - null = as in the payload
 
+    # Of somebody who waits for its end, where the database can tell.
+    waited = models.BooleanField(null=True, editable=False)
+
     # Of a dead letter: what lists are sorted, grouped and filtered by. The letter itself is in `data`.
     buried_at = models.DateTimeField(null=True, editable=False)
     failed_at = models.DateTimeField(null=True, editable=False)

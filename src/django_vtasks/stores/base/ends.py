@@ -111,6 +111,8 @@ class EndWait:
         with self._ends.waking(job_id, event.set):
             while True:
                 event.clear()
+                if woken and _is_over(self._get(job_id)):
+                    return True
                 trusting = self._ears.listen_for(job_id) and not woken
                 if _is_over(self._get(job_id)):
                     return True
@@ -125,6 +127,8 @@ class EndWait:
         with self._ends.waking(job_id, _setter(event)):
             while True:
                 event.clear()
+                if woken and _is_over(await self._aget(job_id)):
+                    return True
                 trusting = await self._ears.alisten_for(job_id) and not woken
                 if _is_over(await self._aget(job_id)):
                     return True

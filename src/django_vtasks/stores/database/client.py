@@ -14,6 +14,7 @@ from ..base.ends import Deaf, Ends, EndWait
 from . import notify, reading
 from .adding import add_rows
 from .coalescing import Coalescer
+from .ends import PostgresEars
 from .ids import canonical, new_id
 from .insert import rows_of
 from .options import DatabaseOptions
@@ -84,8 +85,9 @@ class DatabaseClientStore:
         # A forked child has neither the thread that hears nor those that wait.
         pid = os.getpid()
         if pid not in self._waits:
-            ends = Ends()
-            self._waits = {pid: EndWait(ends, Deaf(), self.get, self.aget)}
+            ends, alias = Ends(), alias_of(self._options)
+            ears = PostgresEars(ends, alias) if connections[alias].vendor == "postgresql" else Deaf()
+            self._waits = {pid: EndWait(ends, ears, self.get, self.aget)}
         return self._waits[pid]
 
     def _add_to(self, alias: str, jobs: Sequence[Job]) -> list[Added]:

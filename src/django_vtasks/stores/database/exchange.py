@@ -28,7 +28,8 @@ def exchange(
     refilled: set[str] = set()
     evicted = 0
     if session.vendor.has_unnest and is_one_statement(settlements):
-        taken, refused = exchange_in_one(session, settlements, request, low_water)
+        taken, written = exchange_in_one(session, settlements, request, low_water)
+        refused, waited = written.refused, written.waited
     else:
         with session.atomic():
             settled = settle(session, settlements, dead_letter_cap)
@@ -36,7 +37,9 @@ def exchange(
                 low_water.forget()
             taken = _take(session, request, low_water) if request else Taken()
         refused, refilled, evicted = frozenset(settled.refused), settled.refilled, settled.evicted
+        waited = settled.waited
     notify.from_worker(session, refilled)
+    notify.of_ends(session, waited)
     claims = list(taken.claims)
     if request and taken.limited:
         # In transactions of its own, since these lock the keys of limits in their order.

@@ -21,6 +21,7 @@ SHARED_ROLES = {"scheduler": "vtasks_scheduler_lock", "rescuer": "vtasks_rescue_
 
 MAX_LENGTH = 255
 CHANNEL = "django_vtasks"
+ENDED = "django_vtasks_ended"
 
 
 #: What PostgreSQL's text cannot hold, and what separates the elements of its arrays on their way.

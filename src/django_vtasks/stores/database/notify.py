@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from ...jobs.model import Job
-from .names import CHANNEL, column_text
+from .names import CHANNEL, ENDED, column_text
 from .session import Session
 
 PAUSE = 0.01
@@ -55,6 +55,23 @@ def _notify(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> None:
     if due := _limiter.allowed(connection.alias, queues):
         with connection.cursor() as cursor:
             cursor.execute(_NOTIFY, (CHANNEL, due))
+
+
+def of_end_after_commit(connection: BaseDatabaseWrapper, job_id: str) -> None:
+    """Wake those who wait for the end of a job once the caller's transaction has committed."""
+
+    def notify() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(_NOTIFY, (ENDED, [job_id]))
+
+    if connection.vendor == "postgresql":
+        transaction.on_commit(notify, using=connection.alias, robust=True)
+
+
+def of_ends(session: Session, job_ids: Sequence[str]) -> None:
+    """Wake those who wait for the ends of these jobs; outside a transaction."""
+    if job_ids and session.connection.vendor == "postgresql":
+        session.rows(_NOTIFY, (ENDED, list(job_ids)))
 
 
 def from_worker(session: Session, queues: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ One statement is one round trip and one commit. What it cannot say, a job that g
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Flag, auto
 from functools import cache
 from typing import Any
@@ -36,6 +37,18 @@ class Part(Flag):
     SCARCE = auto()
 
 
+WAITED = "+"
+"""Marks the id of a job for whose end somebody waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of the settlements of a statement: tokens refused, and jobs for whose end somebody waits."""
+
+    refused: frozenset[str] = frozenset()
+    waited: Sequence[str] = ()
+
+
 def is_one_statement(settlements: Sequence[Settlement]) -> bool:
     """Whether these settlements can be written by one: every job is over, each told once by its one incarnation, and
     none has a limit."""
@@ -50,20 +63,20 @@ def is_one_statement(settlements: Sequence[Settlement]) -> bool:
 
 def exchange_in_one(
     session: Session, settlements: Sequence[Settlement], request: ClaimRequest | None, low_water: LowWater
-) -> tuple[Taken, frozenset[str]]:
-    """A round of `is_one_statement` settlements and perhaps a claim: what was taken, and the tokens refused."""
+) -> tuple[Taken, Written]:
+    """A round of `is_one_statement` settlements and perhaps a claim: what was taken, and what was written."""
     finished = _Finished(settlements)
     wanted = wanted_slots(request) if request and request.limit > 0 else {}
     if not finished.items and not wanted:
-        return Taken(), frozenset()
+        return Taken(), Written()
     params = finished.params() if finished.items else []
     token = new_token()
     if wanted and request:
         params += _claim_params(request, wanted, low_water, token)
     rows = session.rows(_statement(finished.parts | _claiming(request if wanted else None)), params)
-    refused = finished.refused(rows.pop()[0]) if finished.items else frozenset()
+    written = finished.written(rows.pop()[0]) if finished.items else Written()
     if not wanted or not request:
-        return Taken(), refused
+        return Taken(), written
     claimed = [row for row in rows if row[0] is not None]
     places = {queue: place for place, queue in enumerate(wanted)}
     claimed.sort(key=lambda row: (places[row[1]], -row[3], row[4], row[0]))
@@ -71,7 +84,7 @@ def exchange_in_one(
     limited = {row[1] for row in rows if row[0] is None}
     now = rows[0][5] if rows else 0.0
     claims = claims_of_round(claimed, session.vendor, request.owner, token, now)
-    return Taken(claims=tuple(claims), limited=tuple(queue for queue in wanted if queue in limited), now=now), refused
+    return Taken(claims=tuple(claims), limited=tuple(queue for queue in wanted if queue in limited), now=now), written
 
 
 def _claiming(request: ClaimRequest | None) -> Part:
@@ -125,12 +138,14 @@ class _Finished:
             params.append(packed(self._keys))
         return params
 
-    def refused(self, done: str | None) -> frozenset[str]:
-        """The tokens of settlements that were not written, given the ids of those that were."""
+    def written(self, done: str | None) -> Written:
+        """What was written and what was not, given the ids of the rows that are gone, each behind its mark."""
+        waited = [job_id[1:] for job_id in done.split(",") if job_id[0] == WAITED] if done and WAITED in done else []
         if (done.count(",") + 1 if done else 0) == len(self.items):
-            return frozenset()
-        ids = set(done.split(",")) if done else set()
-        return frozenset(token for token, item in self.items.items() if item.claim.lease.job_id not in ids)
+            return Written(waited=waited)
+        ids = set(done.replace(WAITED, "").split(",")) if done else set()
+        refused = frozenset(token for token, item in self.items.items() if item.claim.lease.job_id not in ids)
+        return Written(refused=refused, waited=waited)
 
 
 def _finish(item: Settlement) -> Finish:
@@ -174,10 +189,11 @@ def _statement(wanted: Part) -> str:
         answers.append(_LIMITED)
     if Part.ENDED in wanted:
         nothing = ", NULL, NULL::bytea, NULL, NULL, NULL" if Part.CLAIM in wanted else ""
-        answers.append(f"SELECT (SELECT string_agg(id::text, ',') FROM gone){nothing}")
+        answers.append(f"SELECT (SELECT string_agg({_TOLD}, ',') FROM gone){nothing}")
     return f"WITH {', '.join(parts)} {' UNION ALL '.join(answers)}"
 
 
+_TOLD = f"CASE WHEN waited THEN '{WAITED}' || id::text ELSE id::text END"
 _LIMITED = """
 SELECT NULL, queue, NULL::bytea, NULL::int, NULL::float8, EXTRACT(EPOCH FROM {now})::float8
 FROM (SELECT queue FROM wanted WHERE due UNION SELECT queue FROM head WHERE limited) AS l(queue)"""
@@ -195,7 +211,7 @@ gone AS (
     DELETE FROM {JOBS} j USING ended e
     WHERE j.id = e.id AND COALESCE(j.status, '') = 'PROCESSING' AND COALESCE(j.worker_id, '') = %s
         AND COALESCE(j.lease_token, '') = e.token
-    RETURNING j.id, j.queue, j.data, j.progress, j.progress_at
+    RETURNING j.id, j.queue, j.data, j.progress, j.progress_at, j.waited
 )"""
 _KEPT = f"""
 kept AS (

@@ -6,6 +6,7 @@ from ...jobs.errors import CodecError
 from ...jobs.model import Job, JobRecord
 from ...jobs.transitions import Bury, Policy, cancelled
 from ..base import CancelStatus
+from . import notify
 from .letters import bury, evict
 from .names import JOBS, RESULTS
 from .options import DatabaseOptions
@@ -31,11 +32,11 @@ def cancel(session: Session, job_id: str, options: DatabaseOptions) -> CancelSta
     """Bury a waiting job, or ask for the end of a leased one. Inside a transaction."""
     vendor = session.vendor
     now = vendor.epoch_column("{now}")
-    query = f"SELECT status, queue, data, {now} FROM {JOBS} WHERE id = %s {{wait_for_lock}}"
+    query = f"SELECT status, queue, data, {now}, waited FROM {JOBS} WHERE id = %s {{wait_for_lock}}"
     row = session.row(query, (vendor.id_in(job_id),))
     if row is None:
         return CancelStatus.UNKNOWN if read(session, job_id) is None else CancelStatus.FINISHED
-    status, queue, data, at = row
+    status, queue, data, at, waited = row
     if status == "FAILED":
         return CancelStatus.FINISHED
     if status == "PROCESSING":
@@ -47,6 +48,8 @@ def cancel(session: Session, job_id: str, options: DatabaseOptions) -> CancelSta
     evict(session, options.dead_letter_cap)
     if job and job.unique:
         release(session, [job])
+    if waited:
+        notify.of_end_after_commit(session.connection, job_id)
     return CancelStatus.CANCELLED
 
 

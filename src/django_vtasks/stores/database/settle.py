@@ -19,11 +19,13 @@ from .unique import ends_when_claimed, ends_with_job, release
 
 @dataclass(slots=True, kw_only=True)
 class Settled:
-    """What became of some settlements: refused tokens, evicted letters, and queues that have a job more."""
+    """What became of some settlements: refused tokens, evicted letters, queues that have a job more, and jobs that are
+    over and for whose end somebody waits."""
 
     refused: set[str] = field(default_factory=set)
     evicted: int = 0
     refilled: set[str] = field(default_factory=set)
+    waited: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class Held:
     token: str
     progress: str | None
     progress_at: Any
+    waited: bool
 
 
 def settle(session: Session, settlements: Sequence[Settlement], dead_letter_cap: int) -> Settled:
@@ -53,6 +56,9 @@ def settle(session: Session, settlements: Sequence[Settlement], dead_letter_cap:
     if requeues:
         _requeue(session, requeues)
         settled.refilled = {decision.job.queue for _, decision in requeues if not (decision.delay or 0) > 0}
+    settled.waited = [
+        item.claim.lease.job_id for item, held in accepted if held.waited and not isinstance(item.decision, Requeue)
+    ]
     limited = [item.claim.job for item, _ in accepted if item.claim.job and item.claim.job.limit]
     if limited:
         settled.refilled |= free(session, limited)
@@ -85,18 +91,20 @@ def _lock(session: Session, job_ids: Iterable[str]) -> dict[str, Held]:
     vendor = session.vendor
     params = [vendor.id_in(job_id) for job_id in sorted(job_ids)]
     found = session.rows(
-        f"SELECT {vendor.id_column('id')}, worker_id, lease_token, progress, progress_at FROM {JOBS} {{by_id}}"
+        f"SELECT {vendor.id_column('id')}, worker_id, lease_token, progress, progress_at, waited"
+        f" FROM {JOBS} {{by_id}}"
         f" WHERE id IN {vendor.places(params)} AND status = 'PROCESSING' {{wait_for_lock}}",
         params,
     )
     held = {}
-    for raw_id, owner, token, progress, progress_at in found:
+    for raw_id, owner, token, progress, progress_at, waited in found:
         job_id = vendor.id_out(raw_id)
         held[job_id] = Held(
             owner=owner or "",
             token=lease_token(token, job_id),
             progress=progress,
             progress_at=progress_at,
+            waited=bool(waited),
         )
     return held
 
