@@ -165,13 +165,18 @@ class _Runner:
     def abandon(self) -> None:
         """Let the thread end without running what is still waiting, and break what it waits for."""
         self._abandoned = True
+        with contextlib.suppress(Empty):
+            while True:
+                _refuse(self.calls.get_nowait())
         self.calls.put(None)
         _sever(self._connection)
 
     def _serve(self) -> None:
         self._connection = connection = connections[self._alias]
-        while (call := self.calls.get()) is not None and not self._abandoned:
-            if call.wanted():
+        while (call := self.calls.get()) is not None:
+            if self._abandoned:
+                _refuse(call)
+            elif call.wanted():
                 self._run(connection, call)
         _close(connection)
 
@@ -186,6 +191,12 @@ class _Runner:
             call.report(None, error)
         else:
             call.report(result, None)
+
+
+def _refuse(call: _Call | None) -> None:
+    # Its own timeout would end it too, at a time when the database may long be back.
+    if call is not None:
+        call.report(None, StoreUnavailable("the database did not answer what was asked before"))
 
 
 def _tried[T](connection: BaseDatabaseWrapper, work: Work[T]) -> T:
