@@ -27,7 +27,10 @@ SHARE, WITHIN = 0.9, 30.0
 NOTICE = 3.0
 #: The least share of the former rate at which the feed must go on, or a window says nothing.
 FED = 0.3
+#: Seconds of an outage in which no worker may ask to be restarted (`/livez`).
+LIFE = 30.0
 QUEUES = ("default", "bulk")
+SCHEDULE, BEAT = "schedule", "beat"
 
 
 class Kind(Enum):
@@ -44,18 +47,20 @@ class Kind(Enum):
 class Outage:
     """The time in which the scenario disturbs: `with Outage(stage, workers) as outage: ...; outage.judge()`.
 
-    Nobody is `ready` more than `notice` seconds into a total one.
+    `scheduler` is one that fires `BEAT` every second and does nothing else.
     """
 
     def __init__(
-        self, stage: Stage, workers: list[Worker], *, kind: Kind = Kind.TOTAL, notice: float = NOTICE
+        self, stage: Stage, workers: list[Worker], *, kind: Kind = Kind.TOTAL, scheduler: Worker | None = None
     ) -> None:
         self.began = self.ended = 0.0
         self._stage = stage
-        self._workers = workers
+        self._consumers = workers
+        self._scheduler = scheduler
+        self._workers = workers if scheduler is None else [*workers, scheduler]
         self._kind = kind
         self._total = kind is Kind.TOTAL
-        self._notice = notice * PATIENCE
+        self._notice = NOTICE * PATIENCE
         self._rates: dict[str, float] = {}
 
     @property
@@ -64,9 +69,13 @@ class Outage:
         return self.ended - self.began
 
     def __enter__(self) -> Self:
-        self.began = until_steady(self._stage, self._workers)
+        self._stage.until_green(self._workers, time.monotonic() + 30 * PATIENCE)
+        self.began = until_steady(self._stage, self._consumers)
         runs = self._stage.ledger.runs()
         self._rates = {queue: rate(runs, queue, self.began) for queue in QUEUES}
+        if self._scheduler is not None:
+            self._stage.exercised(of(runs, SCHEDULE), "nothing was fired before the outage")
+            self._rates[SCHEDULE] = 1.0
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
@@ -88,7 +97,7 @@ class Outage:
             # A batch that was collected before may begin when a call that hung has been given up.
             during = [r for r in of(runs, "default") if self.began + self._notice < r.began < self.ended - 0.1]
             stage.exercised(not during, f"{len(during)} jobs began although nothing could be processed")
-        for queue in QUEUES:
+        for queue in self._rates:
             self._judge_queue(queue)
         stage.problems += self._health_problems()
         stage.facts["outage"] = round(self.seconds, 1)
@@ -117,7 +126,7 @@ class Outage:
 
     def _accepted(self, queue: str) -> list[float]:
         moments = [moment for feed in self._stage.feeds for moment in feed.moments.copy()]
-        return [at for at, kind in moments if (kind == "bulk") == (queue == "bulk")]
+        return [at for at, kind in moments if queue_of(kind) == queue]
 
     def _health_problems(self) -> Iterator[str]:
         running = [worker for worker in self._workers if worker.exit_code is None]
@@ -136,14 +145,12 @@ class Outage:
                     yield f"{worker.name}: ready {after:.1f} s after the beginning of {self.seconds:.1f} s of outage"
             if self._kind is Kind.UNNOTICED and any(s.ready is False for s in probes.of(worker, self.began)):
                 yield f"{worker.name}: not ready although nothing was amiss"
-            if ill := [sample for sample in probes.of(worker) if sample.healthy is False]:
-                yield f"{worker.name}: not alive {ill[0].at - self.began:.1f} s after an outage began that was short"
+            if ill := [s for s in probes.of(worker, until=self.began + LIFE) if s.healthy is False]:
+                yield f"{worker.name}: not alive {ill[0].at - self.began:.1f} s after an outage began"
 
 
 def until_steady(stage: Stage, workers: list[Worker]) -> float:
-    """Wait until all workers are ready and every queue has been worked on for as long as a rate is measured over."""
-    began = time.monotonic()
-    stage.until_green(workers, began + 30 * PATIENCE)
+    """Wait until every worker and every queue has been at work for as long as a rate is measured over."""
     for queue in QUEUES:
         until(lambda queue=queue: of(stage.ledger.runs(), queue), f"a job of {queue}")
     for worker in workers:
@@ -171,4 +178,10 @@ def back_at(runs: list[Run], accepted: list[float], since: float, former: float)
 
 
 def of(runs: list[Run], queue: str) -> list[Run]:
-    return [run for run in runs if run.label.startswith("bulk-") == (queue == "bulk")]
+    """The runs of a queue."""
+    return [run for run in runs if queue_of(run.label.partition("-")[0]) == queue]
+
+
+def queue_of(kind: str) -> str:
+    """The queue of a kind of job; what a scheduler fires counts as one of its own."""
+    return {"bulk": "bulk", BEAT: SCHEDULE}.get(kind, "default")

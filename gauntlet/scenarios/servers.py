@@ -7,27 +7,29 @@ from collections.abc import Callable
 from itertools import count
 
 from gauntlet.fleet import Worker
-from gauntlet.outage import Kind, Outage
+from gauntlet.outage import BEAT, Kind, Outage
 from gauntlet.scenarios.registry import SERVED, scenario
 from gauntlet.stage import HEARTBEAT, LEASE, Stage
 
 #: Seconds beyond which an unanswered call is given up, by store: what a worker waits for at most.
 GIVEN_UP = {"valkey": 5.0, "postgres": 15.0}
+BEATING = {"VTASKS_SCHEDULE": {BEAT: {"task": "gauntlet.tasks.tick", "args": [BEAT], "schedule": 1.0}}}
 
 
-@scenario("restart", stores=SERVED)
+@scenario("restart", stores=SERVED, settings=BEATING)
 def restart_with_data(stage: Stage) -> None:
     """The server goes down, in order or by SIGKILL, and comes back with its data.
 
     Caught: crashes-in-an-outage, batches-stay-away, always-ready, traceback-per-try.
     """
-    workers = _under_load(stage)
+    workers, scheduler = _under_load(stage), _scheduler(stage)
     server = stage.home.server
-    with Outage(stage, workers) as outage:
+    with Outage(stage, workers, scheduler=scheduler) as outage:
         server.kill() if stage.rng.random() < 0.5 else server.stop()
         time.sleep(stage.rng.uniform(5, 8))
         server.start()
     outage.judge()
+    scheduler.end()
 
 
 @scenario("reset", stores=("valkey",))
@@ -49,18 +51,19 @@ def restart_without_data(stage: Stage) -> None:
     stage.exercised(len(kept) < len(stage.forgotten) / 2, "the server came back with its data")
 
 
-@scenario("hang", stores=SERVED)
+@scenario("hang", stores=SERVED, settings=BEATING)
 def server_that_hangs(stage: Stage) -> None:
     """SIGSTOP of the server for longer than anybody waits for an answer, SIGCONT.
 
     Caught: waits-for-ever, always-ready.
     """
-    workers = _under_load(stage)
-    with Outage(stage, workers) as outage:
+    workers, scheduler = _under_load(stage), _scheduler(stage)
+    with Outage(stage, workers, scheduler=scheduler) as outage:
         stage.home.server.pause()
         time.sleep(GIVEN_UP[stage.home.name] + stage.rng.uniform(1, 4))
         stage.home.server.resume()
     outage.judge()
+    scheduler.end()
 
 
 @scenario("full", stores=("valkey",))
@@ -149,6 +152,12 @@ def _under_load(stage: Stage) -> list[Worker]:
     workers = stage.start_workers("ada", "bob", "cyd", probed=True)
     stage.feed(300, rate=80.0)
     return workers
+
+
+def _scheduler(stage: Stage) -> Worker:
+    stage.judged_apart.add(BEAT)
+    (scheduler,) = stage.start_workers("sun", probed=True, flags=("--scheduler", "--queue", "nothing"))
+    return scheduler
 
 
 def _disturb(stage: Stage, outage: Outage, once: Callable[[], object], *, every: float) -> None:
