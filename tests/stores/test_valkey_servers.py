@@ -237,6 +237,21 @@ class TestFullServer:
         await worker.close()
         store.close()
 
+    @pytest.mark.parametrize("agenda", [{"q:default": 1.0}, {}], ids=["too early", "made by 3.2"])
+    async def test_what_is_to_be_looked_at_is_corrected_all_the_same(self, server, agenda):
+        store, worker = ValkeyClientStore(options(server)), ValkeyWorkerStore(options(server))
+        store.add([job(run_after=4e9)])
+        with raw_client(server) as raw:
+            raw.delete("{vt}:agenda")
+            for entry, at in agenda.items():
+                raw.zadd("{vt}:agenda", {entry: at})
+            await worker.wait_for_jobs(["default"], 0.0)
+            self.fill(server)
+            assert (await worker.pulse("alpha", 100)).promoted == 0
+            assert raw.zscore("{vt}:agenda", "q:default") == 4e9
+        await worker.close()
+        store.close()
+
 
 async def test_a_replica_is_not_the_server_for_us(start_server):
     server = start_server(ValkeyServer())

@@ -17,6 +17,7 @@ for i = 1, number() do
   keys[2 * i - 1], keys[2 * i] = P .. 'sched:' .. foreign[i], P .. 'schedh:' .. foreign[i]
 end
 if #keys > 0 and call('EXISTS', unpack(keys)) > 0 then
+  insist()
   for i, queue in ipairs(foreign) do
     if call('EXISTS', keys[2 * i - 1], keys[2 * i]) > 0 then
       refresh(queue)
@@ -33,6 +34,7 @@ if tonumber(first[2]) > tonumber(now) then
   return { {}, {}, string.format('%.6f', tonumber(first[2]) - tonumber(now)), {} }
 end
 
+insist()
 local paused, cancelled, due, next_due = {}, {}, {}, math.huge
 
 -- Take up the due jobs of one set.
