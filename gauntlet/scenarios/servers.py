@@ -75,8 +75,8 @@ def server_that_is_full(stage: Stage) -> None:
     workers = _under_load(stage)
     (feed,) = stage.feeds
     with Outage(stage, workers, kind=Kind.UNNOTICED) as outage, stage.home.client() as client:
-        for _ in range(100):
-            stage.enqueue("async", 1.0)
+        for _ in range(80):
+            stage.enqueue("async", 2.0)
         client.config_set("maxmemory-policy", "noeviction")
         client.config_set("maxmemory", "1")
         full_at, refused = time.monotonic(), len(feed.unsure)
