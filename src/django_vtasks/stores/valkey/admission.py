@@ -61,6 +61,13 @@ class Gate:
                     args += (position, *item.unique_args)
         return args
 
+    def lone(self, entry: Entry) -> list[Part] | None:
+        """The arguments of `add_one` for a job that only goes into its queue, None for any other."""
+        if entry.job.priority or entry.kinds not in _ORDINARY:
+            return None
+        queue = entry.job.queue
+        return [self._name(queue), queue, *entry.args]
+
     def _name(self, queue: str) -> str:
         self._left -= 1
         if self._left <= 0:
@@ -70,6 +77,8 @@ class Gate:
         self._named.add(queue)
         return "1"
 
+
+_ORDINARY = frozenset(("", "t"))
 
 type Groups = dict[tuple[str, str, int, int], list[tuple[int, Entry]]]
 

@@ -47,7 +47,11 @@ class ClientPlans:
 
     def add(self, entries: Sequence[Entry], caller: Caller) -> Plan[list[Added]]:
         """Add up to `CHUNK` jobs in one step; those that debounce and meet a holder take one more each."""
-        text = yield call("add", self.now(), *caller.next(), *self._gate.args(entries))
+        lone = self._gate.lone(entries[0]) if len(entries) == 1 else None
+        if lone is None:
+            text = yield call("add", self.now(), *caller.next(), *self._gate.args(entries))
+        else:
+            text = yield call("add_one", self.now(), *caller.next(), *lone)
         if not text:
             return [Added(status=AddStatus.ADDED, job_id=item.job.id) for item in entries]
         answers = read_answers(text)

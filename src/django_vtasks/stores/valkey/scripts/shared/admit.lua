@@ -4,6 +4,8 @@
 -- when it debounces. Returns text, a line "<position> <status> <holder>" for each job that was not added.
 local function admit_all(now)
   local answer, letters = '', nil
+  -- The keys written for the jobs of a group beside the queue.
+  local made = {}
 
   -- Whether a job is known: by its record, or as a dead letter.
   local function is_known(id)
@@ -27,6 +29,7 @@ local function admit_all(now)
         return true
       end
       local holder = lock(key, id, window, now)
+      made[#made + 1] = not holder and P .. 'unique:' .. key or nil
       if holder then
         answer = answer .. place .. (mode == 'b' and ' held ' or ' duplicate ') .. holder .. '\n'
       end
@@ -44,6 +47,7 @@ local function admit_all(now)
       end
       if not refused then
         if id then
+          made[#made + 1] = P .. 'job:' .. id
           keep_waiting(id, queue, priority, payload, ahead * 1000)
         end
         if ahead > 0 then
@@ -61,7 +65,7 @@ local function admit_all(now)
     push(queue, priority, 'LPUSH', payloads)
   end
 
-  for _ = 1, number() do
+  local function admit_group()
     local kinds, named, queue, priority, count = arg(), arg(), arg(), arg(), number()
     if named ~= '' then
       call('SADD', P .. 'queues', queue)
@@ -76,9 +80,10 @@ local function admit_all(now)
       for i = position + 1, position + 2 * count, 2 do
         local payload, id = ARGV[i], ARGV[i + 1]
         local is_letter = letters == 1 and call('HEXISTS', P .. 'letters', id) == 1
-        if not is_letter and call('SET', P .. 'job:' .. id, head .. payload, 'PX', '604800000', 'NX') then
+        local record = P .. 'job:' .. id
+        if not is_letter and call('SET', record, head .. payload, 'PX', '604800000', 'NX') then
           last = last + 1
-          payloads[last] = payload
+          payloads[last], made[last] = payload, record
         end
       end
       position = position + 2 * count
@@ -94,6 +99,18 @@ local function admit_all(now)
         call('RPUSH', P .. 'wake:' .. queue, '1')
       end
     end
+  end
+
+  for _ = 1, number() do
+    local done, problem = pcall(admit_group)
+    if not done then
+      -- Something else is under the name of the queue: what was written of its jobs goes too.
+      if #made > 0 then
+        call('DEL', unpack(made))
+      end
+      error({ err = type(problem) == 'table' and problem.err or tostring(problem) })
+    end
+    made = {}
   end
   return answer
 end
