@@ -131,9 +131,12 @@ def store_errors() -> Iterator[None]:
 
 _MISSING = ("no such table", "does not exist", "doesn't exist", "no such column", "has no column", "Unknown column")
 #: Parts of what SQLite says in an OperationalError although trying again would not help.
-_REFUSALS = (*_MISSING, "readonly", "disk is full")
-#: What MySQL says in an OperationalError when trying again may help: locks, limits, shutdown, a lost connection.
-_PASSING_MYSQL = frozenset((1040, 1053, 1129, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1213, 1226, 1317, 1927, 3024))
+_REFUSALS = (*_MISSING, "readonly")
+#: What MySQL says in an OperationalError when trying again may help: a full disk or table, locks, limits, shutdown, a
+#: lost connection.
+_PASSING_MYSQL = frozenset(
+    (1021, 1040, 1053, 1114, 1129, 1158, 1159, 1160, 1161, 1180, 1203, 1205, 1213, 1226, 1317, 1927, 3024)
+)
 _CLIENT_MYSQL = 2000
 #: PostgreSQL ended the session because its transaction stood still for too long, which the driver has as internal.
 _STOOD_STILL = frozenset(("25P03", "25P04"))
