@@ -29,6 +29,7 @@ TASKS = """
 import os
 
 from celery import shared_task
+from proj.celery import app
 
 
 def note(line):
@@ -36,7 +37,7 @@ def note(line):
         file.write(line + "\\n")
 
 
-@shared_task
+@app.task
 def charge(order):
     note(f"charge {order}")
 
@@ -170,7 +171,7 @@ OUR_WORKER = ("-m", "django", "runworker", "--concurrency", "4")
 
 def imports_changed(folder):
     """What the second step of the guide does, with its own command."""
-    (command,) = re.findall(r"^ +\$ (grep -rl 'from celery'.*?)\n +```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    (command,) = re.findall(r"^ +\$ (grep -rlE .*?)\n +```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     subprocess.run(["bash", "-c", command.replace("\\\n", " ")], cwd=folder, check=True, timeout=20)
     (folder / "proj" / "celery.py").unlink()
 
