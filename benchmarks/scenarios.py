@@ -58,13 +58,21 @@ def _process(peer: Peer, store: str, stores: Stores, count: int, kind: str, task
         run.produce("load", f"{task}_{kind}", count)
         before = run.commands()
         with run.worker() as worker:
+            # The start of the worker is not the jobs' cost.
+            run.wait(1, worker)
+            begun, ran = cpu_seconds(worker), run.ran()
             run.wait(count, worker)
-            busy, peak = cpu_seconds(worker), peak_mebibytes(worker)
+            busy, peak = cpu_seconds(worker) - begun, peak_mebibytes(worker)
         if run.repeated():
             raise RunFailed(f"{run.repeated()} jobs ran twice")
         after = run.commands()
         asked = {} if before is None or after is None else {"commands_per_job": (after - before) / count}
-        return {"rate": (count - 1) / run.span(), "cpu_us": busy / count * 1e6, "peak_mib": peak, **asked}
+        return {
+            "rate": (count - 1) / run.span(),
+            "cpu_us": busy / max(1, count - ran) * 1e6,
+            "peak_mib": peak,
+            **asked,
+        }
     finally:
         run.close()
 
