@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo demo-check test lint format docs bench gauntlet lock clean
+.PHONY: help venv demo demo-check test matrix lint format docs bench gauntlet lock clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,9 @@ demo-check: venv ## the demo without a browser: upload, wait for the result, exi
 test: venv ## run the tests (PYTEST_ARGS="-k name -x")
 	@PYTHONDEVMODE=1 $(BIN)/python -m pytest $(PYTEST_ARGS)
 
+matrix: venv ## run the fast tests on the wheel with every Python and Django found (ARGS="--only NAME")
+	@$(BIN)/python .ci/matrix $(ARGS)
+
 lint: venv ## ruff, formatting, types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check --quiet . || { echo "run 'make format'" >&2; exit 1; }
@@ -39,8 +42,8 @@ docs: venv ## write the reference from the code, build the documentation into si
 	@$(BIN)/python docs/generate.py
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-bench: venv ## run the benchmarks
-	@$(BIN)/python -m benchmarks
+bench: venv ## run the benchmarks (ARGS="--publish")
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 gauntlet: venv ## run the fault scenarios
 	@$(BIN)/python -m gauntlet
