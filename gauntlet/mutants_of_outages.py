@@ -28,8 +28,8 @@ MUTANTS_OF_OUTAGES = [
             ),
             (
                 "worker/consumer.py",
-                "take = self._attempts.return_untouched if self._stop.is_set() else self._attempts.accept",
-                "take = self._attempts.accept",
+                "begins = self._keeper.held and not self._stop.is_set()",
+                "begins = self._keeper.held",
             ),
         ),
         scenarios=("term",),
