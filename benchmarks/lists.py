@@ -23,6 +23,8 @@ LETTERS = 10_000
 DELAYED = 0.1
 TASKS = 20
 FILL = 2_000
+ENQUEUED = 20_000
+"""So many jobs are enqueued; the others are copies of them."""
 BOUND = 1.0
 """Seconds that no question may take."""
 
@@ -65,7 +67,8 @@ def opened(name: str, folder: Path) -> tuple[Any, Any, Callable[[], None]]:
         server: Any = ValkeyServer()
         server.start()
         options = ValkeyOptions(urls=(server.url,), dead_letter_cap=LETTERS)
-        return ValkeyClientStore(options), ValkeyAdminStore(options), server.discard
+        client = ValkeyClientStore(options)
+        return Keyed(client, server.url), ValkeyAdminStore(options), server.discard
     if name == "sqlite":
         return *database(f"sqlite://{folder}/jobs.sqlite3"), lambda: None
     server = PostgresServer()
@@ -91,15 +94,69 @@ def database(url: str) -> tuple[Any, Any]:
     return DatabaseClientStore(options), DatabaseAdminStore(options)
 
 
+class Keyed:
+    """A client store of Valkey that knows its server."""
+
+    _keys = True
+
+    def __init__(self, client: Any, url: str) -> None:
+        self.add, self.new_id, self.url = client.add, client.new_id, url
+
+
 # --- filling ---------------------------------------------------------------------------------------------------------
 
 
 def fill(client: Any, admin: Any, jobs: int) -> None:
     """Ready jobs of twenty tasks on five queues, a tenth of them delayed, and dead letters of fifty causes."""
-    for chunk in batched(made(client, jobs), FILL):
+    first = min(jobs, ENQUEUED)
+    for chunk in batched(made(client, first), FILL):
         client.add(chunk)
+    if jobs > first:
+        multiply(client, jobs)
     for chunk in batched(buried(client), FILL):
         admin.restore(chunk)
+
+
+def multiply(client: Any, jobs: int) -> None:
+    """Copy what was enqueued until there are so many, past the store, which would take its time."""
+    if hasattr(client, "_keys"):
+        multiply_keys(client, jobs)
+        return
+    from django.db import connections
+
+    connection = connections["lists"]
+    new_id = "lower(hex(randomblob(16)))" if connection.vendor == "sqlite" else "gen_random_uuid()"
+    columns = "queue, data, status, created_at, priority, run_after"
+    with connection.cursor() as cursor:
+        while True:
+            cursor.execute("SELECT COUNT(*) FROM db_queuedtask")
+            missing = jobs - cursor.fetchone()[0]
+            if missing <= 0:
+                break
+            cursor.execute(
+                f"INSERT INTO db_queuedtask (id, {columns}) SELECT {new_id}, {columns} FROM db_queuedtask"
+                f" WHERE queue <> 'tail' LIMIT {missing}"
+            )
+        cursor.execute("ANALYZE db_queuedtask")
+        if connection.vendor == "postgresql":
+            cursor.execute("VACUUM db_queuedtask")
+
+
+def multiply_keys(client: Any, jobs: int) -> None:
+    """As a producer of the 3.2 line would add them."""
+    import valkey
+
+    from django_vtasks.jobs.codec import encode
+
+    server = valkey.Valkey.from_url(client.url)
+    for chunk in batched(made(client, jobs - ENQUEUED), FILL):
+        with server.pipeline(transaction=False) as pipeline:
+            for job in chunk:
+                if job.run_after is None:
+                    pipeline.lpush(f"{{vt}}:q:{job.queue}", encode(job))
+                else:
+                    pipeline.zadd(f"{{vt}}:sched:{job.queue}", {encode(job): job.run_after})
+            pipeline.execute()
 
 
 def made(client: Any, jobs: int) -> Iterator[Any]:
@@ -168,13 +225,13 @@ def questions(admin: Any, jobs: int) -> dict[str, Callable[[], Any]]:
     from django_vtasks.jobs.model import JobState
     from django_vtasks.operating.overview import _look
     from django_vtasks.stores.base import JobFilter
-    from django_vtasks.tasks.redaction import searchable
+    from django_vtasks.tasks.redaction import searcher
 
     ready, delayed, dead = JobState.READY, JobState.SCHEDULED, JobState.DEAD
 
     def shown(state: JobState, after: str | None = None, **which: Any) -> Callable[[], str]:
         def ask() -> str:
-            page = admin.page(JobFilter(state=state, searchable=searchable, **which), after=after, limit=50)
+            page = admin.page(JobFilter(state=state, searchable=searcher(), **which), after=after, limit=50)
             return f"{len(page.records)} jobs{', more' if page.next_cursor else ''}"
 
         return ask

@@ -19,7 +19,7 @@ from django_vtasks.logs import LogLines
 from django_vtasks.operating.aliases import alias_named
 from django_vtasks.operating.facts import why
 from django_vtasks.stores.base import JobFilter
-from django_vtasks.tasks.redaction import HIDDEN, MOST, Redaction, hiding, searchable, veiled
+from django_vtasks.tasks.redaction import HIDDEN, MOST, Redaction, hiding, searcher, veiled
 from django_vtasks.worker import Worker
 from tests.django.conftest import entry
 from tests.support import secretive_tasks as tasks
@@ -195,8 +195,8 @@ def test_an_operation_on_what_matches_is_not_about_what_is_hidden(old_letter):
 
 def test_a_task_that_hides_everything_is_found_by_id_and_path_only():
     job = Job(id="1", func="tests.support.secretive_tasks.transfer", kwargs={"iban": IBAN, "amount": "ten"})
-    assert "ten" in searchable(job)
-    assert IBAN not in searchable(job)
+    assert "ten" in searcher()(job)
+    assert IBAN not in searcher()(job)
 
 
 # -- in texts ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from django.http import HttpRequest, QueryDict
 
 from ..jobs.model import DeadReason, JobState
 from ..stores.base import JobFilter
-from ..tasks.redaction import searchable
+from ..tasks.redaction import searcher
 from . import links
 
 PER_PAGE = 50
@@ -56,7 +56,7 @@ class Query:
             text=self.text or None,
             fingerprint=self.fingerprint or None,
             reason=self.reason or None,
-            searchable=searchable,
+            searchable=searcher(),
         )
 
     @property

@@ -129,9 +129,20 @@ def _veiled(failure: Failure, hide: Hide) -> Failure:
     return replace(failure, message=hide(failure.message), traceback=hide(failure.traceback))
 
 
-def searchable(job: Job) -> str:
-    """What a search for text may find of a job: id, path, and the arguments that are not hidden."""
-    return " ".join((job.id, job.func, orjson.dumps(redaction_of(job).arguments(job.args, job.kwargs)).decode()))
+def searcher() -> Callable[[Job], str]:
+    """What a search for text may find of a job: id, path, and the arguments that are not hidden.
+
+    The function asks each task once what to hide, so a search should have one of its own.
+    """
+    known: dict[str, Redaction] = {}
+
+    def searchable(job: Job) -> str:
+        redaction = known.get(job.func)
+        if redaction is None:
+            redaction = known[job.func] = redaction_of(job)
+        return " ".join((job.id, job.func, orjson.dumps(redaction.arguments(job.args, job.kwargs)).decode()))
+
+    return searchable
 
 
 def _shown(text: str) -> str:

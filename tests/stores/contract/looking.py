@@ -86,6 +86,26 @@ class TestPage:
                 await (store.fail(claim) if state is JobState.DEAD else store.succeed(claim))
         assert sorted(ids(await store.records(state))) == sorted(ids(jobs))
 
+    @pytest.mark.parametrize("state", [JobState.READY, JobState.SCHEDULED])
+    async def test_pages_go_on_where_jobs_have_all_but_their_id_in_common(self, store: Bench, state: JobState):
+        due = store.clock() + 60 if state is JobState.SCHEDULED else None
+        jobs = [
+            store.job(queue=queue, priority=priority, run_after=due)
+            for queue in ("a", "b", "c")
+            for priority in (0, 5)
+            for _ in range(2)
+        ]
+        await store.add_all(jobs)
+        for which in ({}, {"queue": "b"}, {"func": jobs[0].func}):
+            found, cursor = [], None
+            while True:
+                page = await store.admin.page(JobFilter(state=state, **which), after=cursor, limit=3)
+                found += ids(page.records)
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+            assert sorted(found) == sorted(job.id for job in jobs if which.get("queue") in (None, job.queue))
+
     async def test_a_page_is_no_longer_than_its_limit(self, store: Bench):
         await store.add_all([store.job() for _ in range(5)])
         page = await store.admin.page(JobFilter(state=JobState.READY), limit=2)

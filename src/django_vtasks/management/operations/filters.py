@@ -8,7 +8,7 @@ from ...jobs.model import DeadReason, JobState
 from ...operating import bulk
 from ...operating.aliases import Alias
 from ...stores.base import JobFilter
-from ...tasks.redaction import searchable
+from ...tasks.redaction import searcher
 from .base import FAILED, USAGE, Options, confirmed
 
 
@@ -35,7 +35,7 @@ def filter_of(state: JobState, options: Options) -> JobFilter:
         return JobFilter(state=state)
     return JobFilter(
         state=state,
-        searchable=searchable,
+        searchable=searcher(),
         queue=options.get("queue"),
         func=options.get("task"),
         text=options.get("text"),

@@ -1,6 +1,7 @@
 """Counts and groups, by queries whose cost follows what is counted and nothing else."""
 
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Any
 
 from ..base import LetterGroup, QueueCounts
@@ -11,27 +12,69 @@ from .rows import JOB_COLUMNS, columns, letter_of
 from .session import Session
 
 _COUNTED = {
-    "ready": "status = 'QUEUED' AND run_after IS NULL",
     "scheduled": "status = 'QUEUED' AND run_after IS NOT NULL",
     "leased": "status = 'PROCESSING'",
     "dead": "status = 'FAILED'",
 }
 
+type Counts = defaultdict[str, dict[str, Any]]
+
 
 def counts(session: Session) -> list[QueueCounts]:
     """Every queue that has jobs or is paused, by name."""
-    vendor = session.vendor
-    queues: defaultdict[str, dict[str, Any]] = defaultdict(dict)
+    queues: Counts = defaultdict(dict)
+    # On SQLite not in the order of queues, which would make it prefer an index without all that is needed.
+    by_queue = "queue" if session.vendor.reads_partial_indexes_alone else "+queue"
     for name, condition in _COUNTED.items():
-        oldest = vendor.epoch_column("MIN(created_at)")
-        rows = session.rows(f"SELECT queue, COUNT(*), {oldest} FROM {JOBS} WHERE {condition} GROUP BY queue")
-        for queue, number, at in rows:
+        rows = session.rows(f"SELECT queue, COUNT(*) FROM {JOBS} WHERE {condition} GROUP BY {by_queue}")
+        for queue, number in rows:
             queues[queue][name] = number
-            if name == "ready":
-                queues[queue]["oldest_ready_at"] = vendor.epoch_out(at)
+    count_ready = _ready_from_one_index if session.vendor.reads_partial_indexes_alone else _ready_from_the_rest
+    count_ready(session, queues)
     for queue in paused(session):
         queues[queue]["paused"] = True
     return [QueueCounts(queue=queue, **queues[queue]) for queue in sorted(queues)]
+
+
+def _ready_from_one_index(session: Session, queues: Counts) -> None:
+    oldest = session.vendor.epoch_column("MIN(created_at)")
+    for limited in ("IS NULL", "IS NOT NULL"):
+        rows = session.rows(
+            f"SELECT queue, COUNT(*), {oldest} FROM {JOBS}"
+            f" WHERE status = 'QUEUED' AND run_after IS NULL AND limit_group {limited} GROUP BY queue"
+        )
+        for queue, number, at in rows:
+            queues[queue]["ready"] = queues[queue].get("ready", 0) + number
+            _note_oldest(queues[queue], session.vendor.epoch_out(at))
+
+
+def _ready_from_the_rest(session: Session, queues: Counts) -> None:
+    """Ready is what waits and is not scheduled; the oldest is the first of one of the priorities."""
+    for queue, waiting in session.rows(f"SELECT queue, COUNT(*) FROM {JOBS} WHERE status = 'QUEUED' GROUP BY queue"):
+        ready = max(0, waiting - queues[queue].get("scheduled", 0))
+        if ready:
+            queues[queue]["ready"] = ready
+            for at in _first_of_each_priority(session, queue):
+                _note_oldest(queues[queue], at)
+
+
+def _first_of_each_priority(session: Session, queue: str) -> Iterator[float | None]:
+    below = ""
+    params: list[Any] = [queue]
+    created_at = session.vendor.epoch_column("created_at")
+    while row := session.row(
+        f"SELECT priority, {created_at} FROM {JOBS}"
+        f" WHERE status = 'QUEUED' AND run_after IS NULL AND queue = %s{below}"
+        " ORDER BY priority DESC, created_at LIMIT 1",
+        params,
+    ):
+        yield session.vendor.epoch_out(row[1])
+        below, params = " AND priority < %s", [queue, row[0]]
+
+
+def _note_oldest(count: dict[str, Any], at: float | None) -> None:
+    known = count.get("oldest_ready_at")
+    count["oldest_ready_at"] = at if known is None or at is None else min(at, known)
 
 
 def letter_groups(session: Session, limit: int) -> list[LetterGroup]:

@@ -7,7 +7,7 @@ may then be short although there is a next one.
 import base64
 import binascii
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -22,8 +22,8 @@ from .rows import JOB_COLUMNS, RESULT_COLUMNS, columns, record_of, result_of
 from .session import Session
 from .unique import release
 
-CHUNK = 200
-SCAN = 20_000
+CHUNK = 500
+SCAN = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,23 +114,51 @@ def _delete_waiting(session: Session, jobs: Sequence[Job]) -> int:
 
 
 def _scan(session: Session, which: JobFilter, after: Place | None, first: int) -> Iterator[tuple[JobRecord, Place]]:
+    if which.state is not JobState.READY or which.queue is not None:
+        yield from _scan_range(session, which, after, first)
+        return
+    # One queue after the other: in an order that begins with a range of queues no vendor finds the first rows at once.
+    queue = after[0] if after else ""
+    while (queue := _next_queue(session, queue, inclusive=after is not None)) is not None:
+        yield from _scan_range(session, replace(which, queue=queue), after, first)
+        after = None
+
+
+def _next_queue(session: Session, queue: str, *, inclusive: bool) -> str | None:
+    sign = ">=" if inclusive else ">"
+    row = session.row(
+        f"SELECT queue FROM {JOBS} WHERE status = 'QUEUED' AND queue {sign} %s ORDER BY queue LIMIT 1", (queue,)
+    )
+    return None if row is None else row[0]
+
+
+def _scan_range(
+    session: Session, which: JobFilter, after: Place | None, first: int
+) -> Iterator[tuple[JobRecord, Place]]:
     vendor, listing = session.vendor, LISTINGS[which.state]
     conditions, params = _conditions(vendor, which)
     shown = columns(vendor, listing.selected)
-    order = ", ".join(f"{name.lstrip('-')} DESC" if name.startswith("-") else name for name in listing.order)
+    fixed = 1 if which.state is JobState.READY else 0
+    order = ", ".join(f"{name.lstrip('-')} DESC" if name.startswith("-") else name for name in listing.order[fixed:])
     places = ", ".join(_shown(vendor, name.lstrip("-")) for name in listing.order)
     size = first
+    if fixed and after is not None and after[0] != column_text(which.queue or ""):
+        after = None
     while True:
-        beyond, values = _beyond(vendor, listing.order, after)
-        rows = session.rows(
-            f"SELECT {shown}, {places} FROM {listing.table} WHERE {' AND '.join((*conditions, *beyond))}"
-            f" ORDER BY {order} LIMIT {size}",
-            (*params, *values),
-        )
-        for row in rows:
-            after = _read(vendor, listing.order, row[len(listing.selected) :])
-            yield listing.record(row[: len(listing.selected)], vendor), after
-        if len(rows) < size:
+        read = 0
+        for beyond, values in _segments(vendor, listing.order[fixed:], after and after[fixed:]):
+            rows = session.rows(
+                f"SELECT {shown}, {places} FROM {listing.table} WHERE {' AND '.join((*conditions, *beyond))}"
+                f" ORDER BY {order} LIMIT {size - read}",
+                (*params, *values),
+            )
+            for row in rows:
+                after = _read(vendor, listing.order, row[len(listing.selected) :])
+                yield listing.record(row[: len(listing.selected)], vendor), after
+            read += len(rows)
+            if read == size:
+                break
+        if read < size:
             return
         size = CHUNK
 
@@ -151,19 +179,18 @@ def _conditions(vendor: Vendor, which: JobFilter) -> tuple[list[str], list[Any]]
     return conditions, params
 
 
-def _beyond(vendor: Vendor, order: tuple[str, ...], after: Place | None) -> tuple[list[str], list[Any]]:
-    """The condition of rows after a place. Its first part says nothing new, but it is one that an index can use."""
+def _segments(vendor: Vendor, order: tuple[str, ...], after: Place | None) -> list[tuple[list[str], list[Any]]]:
+    """Conditions that tell, one after the other, every row after a place: those that differ from it in the last column
+    of the order only, then those that differ in the last but one, and so on. Each is one range of an index, whereas
+    all of them in one condition would be a walk from the start of the first column's value."""
     if after is None:
-        return [], []
+        return [([], [])]
     names = [name.lstrip("-") for name in order]
     signs = ["<" if name.startswith("-") else ">" for name in order]
     values = [_written(vendor, name, value) for name, value in zip(names, after, strict=True)]
-    parts, params = [], []
-    for depth, (name, sign) in enumerate(zip(names, signs, strict=True)):
-        equal = [f"{other} = {_mark(other)}" for other in names[:depth]]
-        parts.append(f"({' AND '.join((*equal, f'{name} {sign} {_mark(name)}'))})")
-        params.extend(values[: depth + 1])
-    return [f"{names[0]} {signs[0]}= {_mark(names[0])}", f"({' OR '.join(parts)})"], [values[0], *params]
+    compared = [f"{name} {sign} {_mark(name)}" for name, sign in zip(names, signs, strict=True)]
+    equal = [f"{name} = {_mark(name)}" for name in names]
+    return [([*equal[:depth], compared[depth]], values[: depth + 1]) for depth in reversed(range(len(names)))]
 
 
 def _is_moment(name: str) -> bool:

@@ -31,6 +31,9 @@ from .sync_client import SyncClient
 CHUNK = 100
 """Jobs changed by one script call."""
 
+SCAN = 5_000
+"""How many jobs one page looks at: with a filter it may be short, or empty, although there is a next one."""
+
 
 class ValkeyAdminStore:
     """Look, redrive, delete, pause; see `AdminStore` for each method."""
@@ -65,17 +68,23 @@ class ValkeyAdminStore:
     def page(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
         """See `AdminStore.page`."""
         found: list[JobRecord] = []
-        for position, listed in self._meant(which, int(after) if after else 0):
+        for looked_at, (place, listed) in enumerate(self._listing.jobs(which.state, self._queues_of(which), after)):
+            if looked_at == SCAN:
+                return Page(records=tuple(found), next_cursor=place)
+            if listed is None or not matches(listed.record, which):
+                continue
             if len(found) == limit:
-                return Page(records=tuple(found), next_cursor=str(position))
+                return Page(records=tuple(found), next_cursor=place)
             found.append(listed.record)
         return Page(records=tuple(found))
 
-    def _meant(self, which: JobFilter, start: int = 0) -> Iterator[tuple[int, Listed]]:
-        queues = [which.queue] if which.queue else self._queue_names()
-        for position, listed in enumerate(self._listing.jobs(which.state, queues, start), start):
+    def _meant(self, which: JobFilter) -> Iterator[Listed]:
+        for _, listed in self._listing.jobs(which.state, self._queues_of(which)):
             if listed is not None and matches(listed.record, which):
-                yield position, listed
+                yield listed
+
+    def _queues_of(self, which: JobFilter) -> list[str]:
+        return [which.queue] if which.queue else self._queue_names()
 
     def _queue_names(self) -> list[str]:
         return self._client.run(overview.queue_names(self._keys, thorough=True))
@@ -155,7 +164,7 @@ class ValkeyAdminStore:
                     hastened += self._hasten(record.job, waiting_parts(reply[1])[1])
         # Jobs without a record are found by looking at every scheduled one.
         which = JobFilter(state=JobState.SCHEDULED, ids=tuple(wanted))
-        for _, listed in list(self._meant(which)) if wanted else ():
+        for listed in list(self._meant(which)) if wanted else ():
             hastened += self._hasten(listed.record.job, listed.raw)
         return hastened
 
@@ -182,7 +191,7 @@ class ValkeyAdminStore:
             letters = self._letters_of(which.ids).values()
             found = (Listed(letter_record(decode_letter(raw)), raw) for raw in letters)
             return (listed for listed in found if matches(listed.record, which))
-        return (listed for _, listed in self._meant(which))
+        return self._meant(which)
 
     def level_priorities(self) -> int:
         """See `AdminStore.level_priorities`: jobs of other priorities or with limits go into their queue's list."""

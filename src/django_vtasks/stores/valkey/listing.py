@@ -1,6 +1,9 @@
 """Jobs of one state in their natural order, read piece by piece."""
 
 import heapq
+import itertools
+import math
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import batched
@@ -36,18 +39,27 @@ class Listing:
         self._ask = ask
         self._now = now
 
-    def jobs(self, state: JobState, queues: Sequence[str], start: int) -> Iterator[Listed | None]:
-        """Everything in a state from position `start` on; None for a place whose job has vanished."""
+    def jobs(
+        self, state: JobState, queues: Sequence[str], after: str | None = None
+    ) -> Iterator[tuple[str, Listed | None]]:
+        """Everything in a state from a place on, each with its place; None for one whose job has vanished.
+
+        Places are positions; those of scheduled jobs are the due time, and how many with the same come before.
+        """
+        if state is JobState.SCHEDULED:
+            return self._scheduled(queues, after)
+        start = int(after) if after else 0
+        return ((str(place), listed) for place, listed in enumerate(self._from(state, queues, start), start))
+
+    def _from(self, state: JobState, queues: Sequence[str], start: int) -> Iterator[Listed | None]:
         match state:
             case JobState.READY:
                 return self._ready(queues, start)
-            case JobState.SCHEDULED:
-                return _from(self._scheduled(queues), start)
             case JobState.LEASED:
-                return _from(iter(self._leased()), start)
+                return itertools.islice(self._leased(), start, None)
             case JobState.DEAD:
                 return self._dead(start)
-            case JobState.SUCCEEDED | JobState.DISCARDED:
+            case _:
                 return self._finished(state, start)
 
     def _ready(self, queues: Sequence[str], start: int) -> Iterator[Listed]:
@@ -67,15 +79,19 @@ class Listing:
                     yield Listed(JobRecord(job=_job(raw, queue.decode()), state=JobState.READY), raw)
             start = max(0, start - length)
 
-    def _scheduled(self, queues: Sequence[str]) -> Iterator[Listed]:
-        sources = [self._due(queue, name) for queue in queues for name in ("sched", "schedh")]
-        for due, raw, queue in heapq.merge(*sources):
-            job = evolve_job(_job(raw, queue), run_after=due)
-            yield Listed(JobRecord(job=job, state=JobState.SCHEDULED), raw)
+    def _scheduled(self, queues: Sequence[str], after: str | None) -> Iterator[tuple[str, Listed]]:
+        first, _, skipped = (after or "").partition(" ")
+        since, skip = (float(first), int(skipped)) if after else (-math.inf, 0)
+        sources = [self._due(queue, name, since) for queue in queues for name in ("sched", "schedh")]
+        for due, jobs in itertools.groupby(heapq.merge(*sources), key=operator.itemgetter(0)):
+            for place, (_, raw, queue) in enumerate(jobs):
+                if due > since or place >= skip:
+                    job = evolve_job(_job(raw, queue), run_after=due)
+                    yield f"{due!r} {place}", Listed(JobRecord(job=job, state=JobState.SCHEDULED), raw)
 
-    def _due(self, queue: str, name: str) -> Iterator[tuple[float, bytes, str]]:
-        key, start = self._keys.named(f"{name}:{queue}"), 0
-        while found := self._ask(Command(("ZRANGE", key, start, start + PIECE - 1, "WITHSCORES"))):
+    def _due(self, queue: str, name: str, since: float) -> Iterator[tuple[float, bytes, str]]:
+        key, start, least = self._keys.named(f"{name}:{queue}"), 0, repr(since)
+        while found := self._ask(Command(("ZRANGEBYSCORE", key, least, "+inf", "WITHSCORES", "LIMIT", start, PIECE))):
             yield from ((float(due), raw, queue) for raw, due in batched(found, 2))
             start += PIECE
 
@@ -103,12 +119,6 @@ class Listing:
                 found = ended_record(record, None, now) if record and record[:1] == FINISHED else None
                 yield Listed(found, record) if found and found.state is state else None
             start += PIECE
-
-
-def _from(jobs: Iterator[Listed], start: int) -> Iterator[Listed]:
-    for position, job in enumerate(jobs):
-        if position >= start:
-            yield job
 
 
 def _start(listed: Listed) -> float:

@@ -10,6 +10,7 @@ class SQLite(Vendor):
 
     begin = "BEGIN IMMEDIATE"
     max_rows = 100
+    reads_partial_indexes_alone = False
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         super().__init__(connection)

@@ -44,6 +44,8 @@ class Vendor:
     has_partial_unique = True
     has_unnest = False
     selects_without_table = True
+    #: Whether an index answers for a column that only its condition speaks of.
+    reads_partial_indexes_alone = True
     id_place = "%s"
     max_rows = 500
 
