@@ -147,25 +147,26 @@ def main() -> int:
     names = [mutation.name for mutation in MUTATIONS]
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(names))
     parser.add_argument("--store", action="append", help="repeatable; default: those of the mutation")
+    parser.add_argument("--scenario", action="append", help="repeatable; default: those of the mutation")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     if unknown := set(options.names) - set(names):
         parser.error(f"no such mutation: {', '.join(unknown)}")
     wanted = [mutation for mutation in MUTATIONS if not options.names or mutation.name in options.names]
-    caught = [_caught(mutation, options.store, options.seed) for mutation in wanted]
+    caught = [_caught(mutation, options) for mutation in wanted]
     return 0 if all(caught) else 1
 
 
-def _caught(mutation: Mutation, stores: list[str] | None, seed: int) -> bool:
+def _caught(mutation: Mutation, options: argparse.Namespace) -> bool:
     print(f"{mutation.name}: {mutation.about}", flush=True)
     all_caught = True
     with tempfile.TemporaryDirectory(prefix="gauntlet-mutant-", dir="/tmp") as folder:
         root = Path(folder)
         _copy(root)
         mutation.apply(root)
-        for scenario in mutation.scenarios:
-            for store in _stores(stores or mutation.stores, scenario):
-                verdict, problem = _play(root, scenario, store, seed)
+        for scenario in options.scenario or mutation.scenarios:
+            for store in _stores(options.store or mutation.stores, scenario):
+                verdict, problem = _play(root, scenario, store, options.seed)
                 print(f"    {scenario} on {store}: {verdict}: {problem}", flush=True)
                 all_caught &= verdict == "failed"
     return all_caught
