@@ -54,7 +54,7 @@ def test_pages_of_tables_are_at_their_addresses_with_the_tabs_of_the_section(roo
 def test_the_form_of_an_entry_leads_back_to_the_schedule(root):
     page = root.get(reverse("admin:db_scheduleentry_add")).content.decode()
     assert f'href="{reverse("admin:django_vtasks_scheduleentry_changelist")}"' in page
-    assert "Add schedule entry" in page
+    assert re.search(r"Schedule</a>.*?Edit entries</a>.*?Add schedule entry", page, re.DOTALL)
 
 
 def test_the_schedule_offers_to_add_and_edit_entries(root):

@@ -112,7 +112,7 @@ class EntryAdmin(InSection, EntryModelAdmin):
     """The rows. Changes are picked up by running schedulers within seconds."""
 
     tab = "django_vtasks_scheduleentry"
-    tab_label = "Edit schedule entries"
+    tab_label = "Edit entries"
     form = EntryForm
     list_display = ("name", "enabled", "when", "task", "last_slot", "next_slot", "description")
     list_filter = ("enabled",)

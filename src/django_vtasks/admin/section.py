@@ -20,6 +20,9 @@ TABS = (
 """Address, label, and the permission that is needed beside that for the section."""
 
 
+_LABELS = {name.removesuffix("_changelist"): label for name, label, _ in TABS}
+
+
 def tabs(request: HttpRequest, current: str) -> list[tuple[str, str, bool]]:
     """Address and label of each tab the user may open, and whether it is the current one."""
     found = []
@@ -64,7 +67,7 @@ class InSection(Base):
 
     def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
         """The list, with the tabs of the section."""
-        context = self._frame(request, (self.tab_label, None)) | (extra_context or {})
+        context = {"title": self.tab_label} | self._frame(request, (self.tab_label, None)) | (extra_context or {})
         return super().changelist_view(request, context)
 
     def changeform_view(
@@ -84,6 +87,8 @@ class InSection(Base):
     def _frame(self, request: HttpRequest, *trail: tuple[str, str | None]) -> dict[str, Any]:
         if not _sees_section(request):
             return {}
+        if self.tab != f"{self.opts.app_label}_{self.opts.model_name}":
+            trail = ((_LABELS[self.tab], reverse(f"admin:{self.tab}_changelist")), *trail)
         return {"vt_tabs": tabs(request, self.tab), **crumbs(*trail)}
 
 
