@@ -10,11 +10,13 @@ import pytest
 from django.db import connections
 
 from django_vtasks.db.models import QueuedTask
+from django_vtasks.jobs.model import JobRecord, JobState
 from django_vtasks.stores.base import ends
 from django_vtasks.stores.database import ends as database_ends
 from tests.stores.bench import Bench
 from tests.stores.benches import close_database, database_bench, valkey_bench
 from tests.stores.valkey_help import raw_client
+from tests.support.builders import a_job
 from tests.support.waiting import DEADLINE, aeventually
 
 on_postgres = pytest.mark.parametrize(
@@ -177,6 +179,33 @@ async def test_those_who_wait_survive_a_server_that_forgets(valkey: Bench, raw, 
     raw.delete("{vt}:waiting")
     await valkey.succeed(claim)
     await all_end(waits)
+
+
+@pytest.mark.parametrize("how", ["coroutine", "thread"])
+async def test_who_is_woken_for_nothing_again_and_again_keeps_nobody_busy(how):
+    """As in a transaction that waits for a job of its own, which nobody else can see."""
+    told, looks = ends.Ends(), []
+
+    class Eager:
+        def listen_for(self, job_id):
+            told.tell(job_id)
+            return True
+
+        async def alisten_for(self, job_id):
+            return self.listen_for(job_id)
+
+    def get(job_id):
+        looks.append(job_id)
+        return JobRecord(job=a_job(id=job_id), state=JobState.READY)
+
+    async def aget(job_id):
+        return get(job_id)
+
+    wait = ends.EndWait(told, Eager(), get, aget)
+    ended = wait.await_("job", 0.2) if how == "coroutine" else asyncio.to_thread(wait.wait, "job", 0.2)
+    assert await ended is False
+    assert len(looks) < 40
+    assert not told
 
 
 def _closing(function, alias: str) -> object:

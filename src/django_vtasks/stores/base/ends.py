@@ -6,7 +6,6 @@ One thread of a process hears for all who wait in it, so that hundreds of them c
 import asyncio
 import contextlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -107,29 +106,26 @@ class EndWait:
 
     def wait(self, job_id: str, timeout: float | None) -> bool:
         """See `ClientStore.until_ended`."""
-        event, pauses, woken = threading.Event(), Pauses(timeout), False
+        event, pauses, in_vain = threading.Event(), Pauses(timeout), False
         with self._ends.waking(job_id, event.set):
             while True:
                 event.clear()
-                if woken and _is_over(self._get(job_id)):
-                    return True
-                trusting = self._ears.listen_for(job_id) and not woken
+                # Whoever was woken for nothing does not ask to be, or the two would be busy with each other.
+                trusting = not in_vain and self._ears.listen_for(job_id)
                 if _is_over(self._get(job_id)):
                     return True
                 seconds = pauses.next(trusting=trusting)
                 if seconds <= 0:
                     return False
-                woken = event.wait(seconds)
+                in_vain = event.wait(seconds)
 
     async def await_(self, job_id: str, timeout: float | None) -> bool:
         """See `ClientStore.until_ended`."""
-        event, pauses, woken = asyncio.Event(), Pauses(timeout), False
+        event, pauses, in_vain = asyncio.Event(), Pauses(timeout), False
         with self._ends.waking(job_id, _setter(event)):
             while True:
                 event.clear()
-                if woken and _is_over(await self._aget(job_id)):
-                    return True
-                trusting = await self._ears.alisten_for(job_id) and not woken
+                trusting = not in_vain and await self._ears.alisten_for(job_id)
                 if _is_over(await self._aget(job_id)):
                     return True
                 seconds = pauses.next(trusting=trusting)
@@ -137,9 +133,9 @@ class EndWait:
                     return False
                 try:
                     async with asyncio.timeout(seconds):
-                        woken = await event.wait()
+                        in_vain = await event.wait()
                 except TimeoutError:
-                    woken = False
+                    in_vain = False
 
 
 class Pauses:
@@ -167,18 +163,22 @@ class EarThread:
         self.hears = True
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._pid = os.getpid()
+        self._deaf_until = 0.0
         self._complained = False
 
     def hear(self) -> None:
-        """Tell `ends` what ends, and return soon after the last one left. Raises anything when that is impossible."""
+        """Tell `ends` what ends, and return soon after the last one left; set `hears` once that is sure. Raises
+        anything when it is impossible."""
         raise NotImplementedError
+
+    def deaf_for(self, error: Exception) -> float:  # noqa: ARG002 - subclasses look at it
+        """Seconds until hearing is tried again after an error."""
+        return NEXT_TRY
 
     def start(self) -> bool:
         """See to it that the thread runs; whether it hears, as far as is known."""
         with self._lock:
-            if self._thread is None or self._pid != os.getpid():
-                self._pid = os.getpid()
+            if self._thread is None and time.monotonic() >= self._deaf_until:
                 self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
                 self._thread.start()
         return self.hears
@@ -189,20 +189,21 @@ class EarThread:
                 self.hear()
             except Exception as error:
                 self._failed(error)
+                return
             with self._lock:
                 if not self.ends:
                     self._thread = None
                     return
 
     def _failed(self, error: Exception) -> None:
-        self.hears = False
+        with self._lock:
+            self.hears = False
+            self._deaf_until = time.monotonic() + self.deaf_for(error)
+            self._thread = None
         if not self._complained:
             self._complained = True
             logger.warning("Nothing tells of the ends of jobs; who waits for them looks again and again: %s", error)
         self.ends.tell_all()
-        deadline = time.monotonic() + NEXT_TRY
-        while self.ends and (left := deadline - time.monotonic()) > 0:
-            time.sleep(min(left, LONGEST_PAUSE))
 
 
 def _is_over(record: JobRecord | None) -> bool:

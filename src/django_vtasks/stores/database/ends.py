@@ -1,9 +1,12 @@
 """Hearing of the ends of jobs on PostgreSQL: a mark in the row, a notification by whoever takes such a row away."""
 
+import contextlib
 import os
 import selectors
 import time
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -11,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from ..base.ends import EarThread, Ends
 from .listen import PROOF_TIMEOUT, CannotListen
 from .names import ENDED, JOBS
+from .waiting import NEXT_PROOF
 
 LINGER = 1.0
 """Seconds that the connection is kept when nobody waits any more."""
@@ -48,6 +52,10 @@ class PostgresEars(EarThread):
         """See `Ears`."""
         return self.listen_for(job_id)
 
+    def deaf_for(self, error: Exception) -> float:
+        """See `EarThread`. What does not let notifications through will not do so soon."""
+        return NEXT_PROOF if isinstance(error, CannotListen) else super().deaf_for(error)
+
     def hear(self) -> None:
         """See `EarThread`."""
         connection = connections[self._alias]
@@ -55,7 +63,7 @@ class PostgresEars(EarThread):
             with selectors.DefaultSelector() as selector:
                 self._hear(connection, selector)
         finally:
-            connection.close()
+            _give_back(connection, self._handler)
 
     def _hear(self, connection: BaseDatabaseWrapper, selector: selectors.BaseSelector) -> None:
         connection.ensure_connection()
@@ -64,7 +72,7 @@ class PostgresEars(EarThread):
         if server is None:
             raise CannotListen("the driver is not psycopg 3")
         # What arrives while a statement runs is given to the handler, all else is read here.
-        driver.add_notify_handler(lambda notification: self._heard(notification.payload))
+        driver.add_notify_handler(self._handler)
         with connection.create_cursor() as cursor:
             cursor.execute(f"LISTEN {ENDED}")
         selector.register(server.socket, selectors.EVENT_READ)
@@ -105,6 +113,9 @@ class PostgresEars(EarThread):
         while (notification := server.notifies()) is not None:  # type: ignore[attr-defined]
             self._heard(notification.extra.decode(errors="replace"))
 
+    def _handler(self, notification: Any) -> None:
+        self._heard(notification.payload)
+
     def _heard(self, text: str) -> None:
         if text == self._proof:
             self._proof = ""
@@ -126,3 +137,12 @@ class PostgresEars(EarThread):
                     # It is over, or somebody has it locked for the moment: who waits looks, and asks again.
                     if not cursor.rowcount:
                         self.ends.tell(job_id)
+
+
+def _give_back(connection: BaseDatabaseWrapper, handler: Callable[[Any], None]) -> None:
+    """Close a connection; a pool, which may keep it, gets it without anybody listening on it."""
+    with contextlib.suppress(Exception):
+        with connection.create_cursor() as cursor:
+            cursor.execute("UNLISTEN *")
+        connection.connection.remove_notify_handler(handler)
+    connection.close()
