@@ -48,10 +48,10 @@ class Demand:
         self._thread.start()
 
     def want(self, name: str, depth: int) -> None:
-        """Change the depth of a line; returns when that many wait or run, of none when none is left."""
+        """Change the depth of a line; returns when that many wait or run."""
         line = self.lines[name]
-        line.depth = depth
-        until(lambda: self._crash or (line.open >= depth if depth else not line.open), f"{depth} open {name} jobs")
+        grows, line.depth = depth >= line.open, depth
+        until(lambda: self._crash or (line.open >= depth if grows else line.open <= depth), f"{depth} {name} jobs")
 
     def stop(self) -> None:
         """Enqueue no more."""

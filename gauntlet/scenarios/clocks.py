@@ -93,6 +93,10 @@ def a_clock_that_is_set(stage: Stage) -> None:
     stage.start_workers("cyd")
     stage.finish()
     stage.expect(not stage.facts["rescued"], f"{stage.facts['rescued']} jobs were rescued although nobody died")
+    for worker in stage.workers:
+        stage.expect(
+            not worker.log_count("had run out before it was renewed"), f"{worker.name} took its lease for lost"
+        )
     stage.problems += delays.problems()
     stage.problems += _retries(stage)
     judge = Judge(stage, entries_of(SCHEDULE, SCHEDULE)["second"], first["second"], last["second"])

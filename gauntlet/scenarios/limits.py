@@ -35,7 +35,8 @@ def limits_among_the_dying(stage: Stage) -> None:
     """Concurrency, rates and queue limits while workers are killed and frozen: never above, and drained at the end.
 
     A run counts until its end, the death of its worker, or, when that was frozen, the end of its lease. Rates are
-    judged by the moments of the claims, which the store's clock gives. Others' throughput is compared at quiet times.
+    judged by the moments of the claims, which the store's clock gives. Others' throughput is compared at quiet times,
+    with one key that runs all it may but has nothing waiting, and with the same key that has.
 
     Caught: one-too-many, burst-too-many, permit-leaks, clogged-line.
     """
@@ -44,14 +45,13 @@ def limits_among_the_dying(stage: Stage) -> None:
     demand.start()
     quiet = Quiet(stage, demand)
     cycles = max(1, round(stage.length / CYCLE))
-    for left in reversed(range(cycles)):
+    for _ in range(cycles):
         cycle = stage.length / cycles
+        demand.want("hot", AT_ONCE)
         quiet.free(cycle / 5)
         demand.want("hot", HOT // 2 if stage.short else HOT)
         quiet.saturated(cycle / 5)
         _bother(stage, trouble, cycle / 3)
-        if left:
-            demand.want("hot", 0)
     demand.stop()
     kinds = trouble.done
     stage.exercised(kinds["killed"] and kinds["frozen"], f"nothing was killed or frozen: {dict(kinds)}")
@@ -107,7 +107,7 @@ def _bother(stage: Stage, trouble: Trouble, seconds: float) -> None:
 
 
 class Quiet:
-    """What the other keys get done in times without faults, with and without a saturated key beside them."""
+    """What the other keys get done in times without faults, with and without jobs that wait for one key's limit."""
 
     def __init__(self, stage: Stage, demand: Demand) -> None:
         self._stage = stage
@@ -115,7 +115,7 @@ class Quiet:
         self._windows: dict[str, list[tuple[float, float]]] = {"free": [], "saturated": []}
 
     def free(self, seconds: float) -> None:
-        """Let them work alone."""
+        """Let them work beside a key that has no more than it may run, so that it needs as much of the machine."""
         with self._window("free"):
             time.sleep(seconds)
 
