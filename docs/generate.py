@@ -24,7 +24,7 @@ SETTINGS = {
     "VTASKS_VALKEY_PREFIX": "What every key in Valkey begins with; a colon is added.",
     "VTASKS_METRICS_PORT": "Port for `/metrics` alone.",
     "VTASKS_HEALTH_PORT": "Port for `/livez`, `/readyz` and `/metrics`.",
-    "VTASKS_HEALTH_CHECK_FILE": "File that is rewritten every 5 s while the worker is healthy.",
+    "VTASKS_HEALTH_CHECK_FILE": "File rewritten every 5 s while the worker is healthy; `{pid}` is the process.",
     "VTASKS_WORKER_ID": "The name operators see; `None`: host name and process id. It decides nothing.",
     "VTASKS_BACKEND": "The alias of `TASKS` that a worker works for.",
     "VTASKS_MAX_RESCUES": "Starts allowed after a worker died in the middle of a job "
