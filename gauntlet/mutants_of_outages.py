@@ -87,8 +87,17 @@ MUTANTS_OF_OUTAGES = [
     ),
     Mutation(
         name="trusts-the-script-cache",
-        about="a script that the server does not know is not sent along",
-        changes=(("stores/valkey/refusals.py", "return Remedy.SEND_THE_SCRIPT\n", "return None\n"),),
+        about="a script that was sent along once is not sent along again",
+        changes=(
+            ("stores/valkey/refusals.py", "class Remedy(StrEnum):", "_sent: set = set()\n\n\nclass Remedy(StrEnum):"),
+            (
+                "stores/valkey/refusals.py",
+                "return Remedy.SEND_THE_SCRIPT\n",
+                "again = request.script.digest in _sent\n"
+                "            _sent.add(request.script.digest)\n"
+                "            return None if again else Remedy.SEND_THE_SCRIPT\n",
+            ),
+        ),
         scenarios=("scripts", "reset"),
     ),
     Mutation(
