@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from django_vtasks.jobs.outcomes import Untouched
@@ -70,6 +72,28 @@ def test_everything_is_read_after_a_time_and_when_asked_for(monkeypatch):
     assert water.floors(["default"]) == [(0, 0.0)]
     water.forget()
     assert water.floors(["default"]) == [EVERYTHING]
+
+
+def test_what_others_put_back_waits_a_tenth_of_a_second_or_twenty_times_as_long_as_a_claim(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(lowwater, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    water = LowWater()
+
+    def claim(took: float) -> None:
+        water.floors(["default"])
+        now[0] += took
+        water.claimed(jobs(0, 0), {"default": 2}, 2)
+
+    def begins_at_the_start(after: float) -> bool:
+        now[0] += after
+        return water.floors(["default"]) == [EVERYTHING]
+
+    claim(0.001)
+    assert not begins_at_the_start(after=0.09)
+    assert begins_at_the_start(after=0.02)
+    claim(0.5)
+    assert not begins_at_the_start(after=9.9)
+    assert begins_at_the_start(after=0.2)
 
 
 # -- what is claimed --------------------------------------------------------------------------------------------------
