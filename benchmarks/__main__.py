@@ -30,6 +30,8 @@ def main() -> None:
     file = FOLDER / f"{results.about['date']}.json"
     if options.publish and file.exists():
         results = Results.read(file)
+        if results.about["scale"] != options.scale:
+            sys.exit(f"{file.name} was begun with --scale {results.about['scale']:g}; go on with it, or remove it.")
     results.versions |= {name: version_of(PEERS[name]) for name in names}
     todo = _plan(results, names, scenarios, options.repeat)
     done = _measure(results, todo, options, file if options.publish else None)

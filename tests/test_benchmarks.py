@@ -89,6 +89,13 @@ def test_an_interrupted_run_goes_on_where_it_was(measured):
     assert set(left) == {cell for cell in plan if cell[1] != "valkey"} | {("dramatiq", "valkey", "latency")}
 
 
+def test_what_failed_is_tried_again_by_the_next_run():
+    cell = ("huey", "valkey", "latency")
+    made = Results()
+    made.note(cell, {"error": "1 of 50 jobs did not run in 60 s"})
+    assert command._plan(made, ["huey"], ["latency"], repeat=2) == [cell]
+
+
 def test_peers_on_a_store_are_measured_one_after_the_other():
     cells = planned(list(PEERS), list(scenarios.SCENARIOS))
     groups = [cell[1:] for cell in cells]
