@@ -23,7 +23,7 @@ from .session import Session
 from .unique import release
 
 CHUNK = 500
-SCAN = 5_000
+SCAN = 2_500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

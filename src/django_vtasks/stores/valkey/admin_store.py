@@ -31,7 +31,7 @@ from .sync_client import SyncClient
 CHUNK = 100
 """Jobs changed by one script call."""
 
-SCAN = 5_000
+SCAN = 2_500
 """How many jobs one page looks at: with a filter it may be short, or empty, although there is a next one."""
 
 
