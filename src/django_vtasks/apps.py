@@ -23,7 +23,7 @@ class VTasksConfig(AppConfig):
             # Loads the driver, which an event loop would wait for at its first enqueue; opens nothing. What is wrong
             # with a backend is for the checks to say.
             with suppress(Exception):
-                _ = task_backends[alias].client_store
+                getattr(task_backends[alias], "client_store", None)
 
 
 def _run_checks(app_configs: Any, **kwargs: Any) -> Sequence[checks.CheckMessage]:
