@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django_vtasks.conf import QueueOrder, WorkerConfig
 from django_vtasks.events import Emitter, StoreOutage, StoreRecovered
 from django_vtasks.jobs.errors import StoreUnavailable
+from django_vtasks.worker import standalone
 from django_vtasks.worker.service import Pace, PeriodicService, Supervisor, WhenCrashed, unless_stopped
 from django_vtasks.worker.settler import Settler
 from django_vtasks.worker.shutdown import LastResort, SignalHandlers
@@ -259,3 +260,18 @@ def test_an_unknown_order_of_the_queues_is_refused(settings):
     with pytest.raises(ImproperlyConfigured, match=r"VTASKS_QUEUE_ORDER.*fair.*strict.*random"):
         WorkerConfig.from_settings()
     assert WorkerConfig.from_settings(queue_order=QueueOrder.STRICT).queue_order is QueueOrder.STRICT
+
+
+def test_a_thread_that_is_still_used_at_the_end_leaves_no_line_in_the_log(caplog):
+    """One of `asyncio.to_thread`, which may end after the loop stopped waiting for it."""
+    ends = threading.Event()
+
+    async def main() -> None:
+        asyncio.get_running_loop().run_in_executor(None, ends.wait, 30)
+
+    def over() -> None:
+        threading.Timer(0.3, ends.set).start()
+
+    standalone.run_in_loop(main(), over)
+    ends.wait(30)
+    assert caplog.messages == []

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from django.core.management.base import CommandError
 from .. import logs
 from ..events import LetterBuried, events
 from .handback import hand_back
-from .runtime import CLOSE_GRACE, INTERRUPT_GRACE, SETTLE_GRACE
+from .runtime import INTERRUPT_GRACE, SETTLE_GRACE
 from .service import ServiceCrashed
 from .shutdown import LastResort
 from .worker import Worker
@@ -111,7 +110,7 @@ class Standalone:
         events.subscribe(LetterBuried, self._note_letter)
         with logs.framework_succeeding_quietly(), self._console.printing():
             try:
-                _run_in_loop(self._worker.run(), self._note_end)
+                run_in_loop(self._worker.run(), self._note_end)
             except ServiceCrashed as error:
                 raise CommandError(f"The worker crashed: {error.__cause__!r}") from error
             except OSError as error:
@@ -158,31 +157,23 @@ class Standalone:
         logger.info("  Scheduler: %s", "on" if config.run_scheduler else "off")
 
 
-def _run_in_loop(main: Coroutine[Any, Any, None], over: Callable[[], None]) -> None:
+def run_in_loop(main: Coroutine[Any, Any, None], over: Callable[[], None]) -> None:
     """Run to the end; `over` is called before the loop is taken down, which may wait for what tasks left behind."""
 
     async def run() -> None:
+        loop = asyncio.get_running_loop()
+        threads = ThreadPoolExecutor(thread_name_prefix="asyncio")
+        loop.set_default_executor(threads)
         try:
             await main
         finally:
             over()
-            await _end_executor(asyncio.get_running_loop())
+            # The loop itself would wait five minutes for a thread that a task uses, and trips over one that is late.
+            threads.shutdown(wait=False)
+            loop.set_default_executor(ThreadPoolExecutor(1))
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run())
-
-
-async def _end_executor(loop: asyncio.AbstractEventLoop) -> None:
-    """End the threads of `asyncio.to_thread`; the loop itself would wait five minutes for one that a task uses."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        try:
-            # uvloop heeds its own limit only when it is told to stop waiting.
-            async with asyncio.timeout(CLOSE_GRACE):
-                await loop.shutdown_default_executor(CLOSE_GRACE)  # type: ignore[call-arg] # the stubs miss it
-        except TimeoutError:
-            pass
-    loop.set_default_executor(ThreadPoolExecutor(1))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
