@@ -29,13 +29,6 @@ MUTANTS_OF_LOAD = [
         scenarios=("schedule",),
     ),
     Mutation(
-        name="silent-miss",
-        about="slots that are passed over are not told of",
-        changes=(("logs.py", 'logger.warning("%d slots of', 'logger.debug("%d slots of'),),
-        scenarios=("schedule",),
-        stores=("valkey",),
-    ),
-    Mutation(
         name="one-too-many",
         about="one job more than the limit may run at once",
         changes=(
@@ -65,30 +58,6 @@ MUTANTS_OF_LOAD = [
             (DB + "settle.py", "    if limited:\n", "    if limited and False:\n"),
         ),
         scenarios=("limits",),
-    ),
-    Mutation(
-        name="clogged-line",
-        about="a job whose limit is reached stays where it is, before all others",
-        changes=(
-            (
-                LUA + "exchange.lua",
-                "          park(queue, priority, keys, payload)\n",
-                "          call('RPUSH', ready_key(queue, priority), payload)\n",
-            ),
-            (
-                DB + "limits.py",
-                "            self._parked[group].append(self._session.vendor.id_in(candidate.place[2]))",
-                "            pass",
-            ),
-        ),
-        scenarios=("limits",),
-    ),
-    Mutation(
-        name="endless-rescue",
-        about="a rescue is not counted",
-        changes=(("jobs/transitions.py", "rescue_count=job.rescue_count + 1", "rescue_count=job.rescue_count"),),
-        scenarios=("poison",),
-        stores=("valkey",),
     ),
     Mutation(
         name="unnamed-killed",
@@ -134,6 +103,7 @@ MUTANTS_OF_LOAD = [
             ),
         ),
         scenarios=("queues",),
+        stores=("valkey",),
     ),
     Mutation(
         name="host-clock",
@@ -151,12 +121,6 @@ MUTANTS_OF_LOAD = [
                 "return host_moment(vendor)",
             ),
         ),
-        scenarios=("clocks",),
-    ),
-    Mutation(
-        name="wall-clock-lease",
-        about="a worker measures its lease by the clock on the wall",
-        changes=(("worker/leases.py", "return time.clock_gettime(_CLOCK)", "return time.time()"),),
         scenarios=("clocks",),
     ),
     Mutation(

@@ -70,7 +70,7 @@ def a_clock_that_is_set(stage: Stage) -> None:
     No lease runs out, nothing is taken from the living, no delayed job or retry is early or hours late, no result
     expires, and each slot fires once.
 
-    Caught: host-clock, wall-clock-lease.
+    Caught: host-clock.
     """
     clock = Clock(stage.folder)
     stage.judged_apart.add("second")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -37,8 +37,9 @@ def limits_among_the_dying(stage: Stage) -> None:
     A run counts until its end, the death of its worker, or, when that was frozen, the end of its lease. Rates are
     judged by the moments of the claims, which the store's clock gives. Others' throughput is compared at quiet times,
     with one key that runs all it may but has nothing waiting, and with the same key that has.
+    A queue of its own tells what the machine lost meanwhile.
 
-    Caught: one-too-many, burst-too-many, permit-leaks, clogged-line.
+    Caught: one-too-many, burst-too-many, permit-leaks.
     """
     trouble = Trouble(stage, ("ada", "bob", "cyd"), concurrency=14)
     demand = Demand(stage, _lines())
@@ -135,19 +136,28 @@ class Quiet:
         self._windows[name].append((since, time.monotonic()))
 
     def judge(self) -> None:
-        """Compare."""
-        runs = [run for run in self._stage.ledger.runs() if run.ended and line_of(run) in OTHERS]
-        free, saturated = (self._rate(runs, name) for name in self._windows)
-        self._stage.facts |= {"others_per_second": round(free, 1), "beside_the_saturated": round(saturated, 1)}
-        kept = KEPT_SHORT if self._stage.length < CYCLE else KEPT
+        """Compare; what a queue of its own loses at the same time, the machine lost."""
+        free, saturated = self._rates(OTHERS)
+        before, after = self._rates(("narrow",))
+        share = min(1.0, after / before) if before else 1.0
+        self._stage.facts |= {
+            "others_per_second": round(free, 1),
+            "beside_the_saturated": round(saturated, 1),
+            "kept_by_the_machine": round(share, 2),
+        }
+        kept = share * (KEPT_SHORT if self._stage.length < CYCLE else KEPT)
         self._stage.expect(
             saturated >= kept * free, f"other keys fell from {free:.1f} to {saturated:.1f} jobs per second"
         )
 
-    def _rate(self, runs: Iterable[Run], name: str) -> float:
-        windows = self._windows[name]
-        count = sum(since <= (run.ended or 0) <= until for run in runs for since, until in windows)
-        return count / sum(until - since for since, until in windows)
+    def _rates(self, lines: Collection[str]) -> list[float]:
+        """Jobs per second, without and beside the saturated key."""
+        ends = [run.ended for run in self._stage.ledger.runs() if run.ended and line_of(run) in lines]
+        return [
+            sum(since <= end <= until for end in ends for since, until in windows)
+            / sum(until - since for since, until in windows)
+            for windows in self._windows.values()
+        ]
 
 
 class Judge:

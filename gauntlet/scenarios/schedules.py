@@ -52,7 +52,7 @@ def schedulers_in_trouble(stage: Stage) -> None:
 
     A slot may only be missed while all stand still, and by an entry that does not catch up. Nothing drifts.
 
-    Caught: unguarded-slot, forgets-the-late, drifting-interval, silent-miss.
+    Caught: unguarded-slot, forgets-the-late, drifting-interval.
     """
     _add_the_row(stage)
     stage.judged_apart |= set(NAMES)

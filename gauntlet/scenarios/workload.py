@@ -32,7 +32,7 @@ def poison_between_good_jobs(stage: Stage) -> None:
     Three jobs end the process with `os._exit`, a segmentation fault, and by taking memory until it is killed. A dead
     worker is replaced at once. Each poison and all garbage ends as a dead letter; the good jobs are all done.
 
-    Caught: endless-rescue, unnamed-killed, loses-the-bytes.
+    Caught: unnamed-killed, loses-the-bytes.
     """
     stage.start_workers("ada", "bob", "cyd")
     feed = stage.feed(600, kinds=GOOD, rate=60.0)
