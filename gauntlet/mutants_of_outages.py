@@ -16,6 +16,7 @@ MUTANTS_OF_OUTAGES = [
             ),
         ),
         scenarios=("term",),
+        stores=("valkey",),
     ),
     Mutation(
         name="claims-to-the-end",
@@ -33,6 +34,7 @@ MUTANTS_OF_OUTAGES = [
             ),
         ),
         scenarios=("term",),
+        stores=("valkey",),
     ),
     Mutation(
         name="ignores-the-second-signal",
@@ -58,6 +60,7 @@ MUTANTS_OF_OUTAGES = [
             ),
         ),
         scenarios=("restart",),
+        stores=("valkey",),
     ),
     Mutation(
         name="needs-memory-to-work",
@@ -72,18 +75,21 @@ MUTANTS_OF_OUTAGES = [
         about="probes are not told that the store is away",
         changes=(("worker/health.py", " and not any(s.down_for is not None for s in self.subsystems)", ""),),
         scenarios=("restart", "hang"),
+        stores=("valkey",),
     ),
     Mutation(
         name="traceback-per-try",
         about="every try during an outage is logged with its traceback",
         changes=(("logs.py", "first = not self._down and now - self._up_since >= AFTERSHOCK", "first = True"),),
         scenarios=("restart", "refuse"),
+        stores=("valkey",),
     ),
     Mutation(
         name="never-pauses",
         about="the next try comes at once, with a line in the log",
         changes=(("worker/service.py", "ceiling * random.uniform(0.5, 1.0)", "0.01"),),
         scenarios=("refuse",),
+        stores=("valkey",),
     ),
     Mutation(
         name="trusts-the-script-cache",
@@ -122,6 +128,7 @@ MUTANTS_OF_OUTAGES = [
         about="outcomes of a round that failed are not tried again",
         changes=(("worker/consumer.py", "            self._settler.put_back(settlements)\n", ""),),
         scenarios=("cut", "client-kill", "replies"),
+        stores=("valkey",),
     ),
     Mutation(
         name="sends-twice",
@@ -135,6 +142,7 @@ MUTANTS_OF_OUTAGES = [
         about="a worker never asks what the store says it holds",
         changes=(("worker/reconciler.py", "return time.monotonic() >= self._due_at", "return False"),),
         scenarios=("replies",),
+        stores=("valkey",),
     ),
     Mutation(
         name="keeps-the-dead-connection",
@@ -156,5 +164,6 @@ MUTANTS_OF_OUTAGES = [
             ("stores/database/options.py", "reply_timeout: float = 15.0", "reply_timeout: float = 0.15"),
         ),
         scenarios=("slow",),
+        stores=("valkey",),
     ),
 ]
