@@ -212,9 +212,9 @@ def test_a_worker_ends_whatever_its_tasks_leave_behind(sqlite_site, name):
             os.killpg(worker.pid, signal.SIGKILL)
 
 
-def test_a_task_can_end_a_process_that_it_forked(sqlite_site):
-    """The worker's own handler of SIGTERM is not for processes that inherit it."""
+def test_a_task_can_end_processes_that_it_forked(sqlite_site):
+    """The worker's own handler of SIGTERM is not for processes that inherit it, from their first moment on."""
     with sqlite_site.worker() as worker:
-        jobs = sqlite_site.enqueue("end_a_process")
+        jobs = sqlite_site.enqueue("end_processes")
         sqlite_site.until_statuses(jobs, ["SUCCESSFUL"])
         assert worker.terminate() == 0

@@ -128,13 +128,13 @@ def leave_a_process_behind(path):
 
 
 @task
-def end_a_process():
-    """Start a process and end it."""
-    child = multiprocessing.get_context("fork").Process(target=wait_for_ever)
-    child.start()
-    child.terminate()
-    child.join()
-    return child.exitcode
+def end_processes():
+    """Start ten processes, one after the other, and end each while it still starts."""
+    for _ in range(10):
+        child = multiprocessing.get_context("fork").Process(target=wait_for_ever)
+        child.start()
+        child.terminate()
+        child.join()
 
 
 @task

@@ -28,7 +28,6 @@ class SignalHandlers:
 
     def __init__(self, on_signal: Callable[[int], None]) -> None:
         self.count = 0
-        self._pid = os.getpid()
         self._on_signal = on_signal
         self._former: dict[signal.Signals, Any] = {}
 
@@ -36,6 +35,7 @@ class SignalHandlers:
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
                 self._former[number] = signal.signal(number, self._handle)
+                _ours.add(number)
         return self
 
     def __exit__(
@@ -43,16 +43,38 @@ class SignalHandlers:
     ) -> None:
         for number, handler in self._former.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
+            _ours.discard(number)
         self._former.clear()
 
-    def _handle(self, number: int, _frame: FrameType | None) -> None:
-        if os.getpid() != self._pid:
-            # A process that a task forked is no worker, and its parent must be able to end it.
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-            return
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
         self.count += 1
         self._on_signal(self.count)
+
+
+# A process that a task forks is no worker, and whoever forked it must be able to end it. Python forgets a signal that
+# comes while a child of a process with handlers is being set up, so it is kept back until the handlers are gone.
+
+_ours: set[signal.Signals] = set()
+_masks = threading.local()
+
+
+def _before_fork() -> None:
+    _masks.former = signal.pthread_sigmask(signal.SIG_BLOCK, _ours) if _ours else None
+
+
+def _in_parent() -> None:
+    if _masks.former is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _masks.former)
+
+
+def _in_child() -> None:
+    for number in _ours:
+        signal.signal(number, signal.SIG_DFL)
+    _ours.clear()
+    _in_parent()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child)
 
 
 class LastResort:
@@ -94,6 +116,7 @@ class LastResort:
             if self._disarmed:
                 return
             self._disarmed = True
+            self._changed.notify_all()
             hand_back = self._hand_back
         if hand_back is None:
             logger.warning("The process is ended although tasks left something behind: %s", _leftovers())
