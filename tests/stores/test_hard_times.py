@@ -103,7 +103,8 @@ def statement(alias: str, sql: str) -> Any:
 
 
 def fill(alias: str) -> None:
-    """Let a connection to SQLite have no page more."""
+    """Let a connection to SQLite have no page more, and no free one."""
+    statement(alias, "VACUUM")
     [(pages,)] = statement(alias, "PRAGMA page_count")
     statement(alias, f"PRAGMA max_page_count = {pages}")
 
