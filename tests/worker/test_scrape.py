@@ -34,7 +34,7 @@ from tests.support import traced_tasks as tasks
 from tests.support.builders import a_failure
 from tests.support.flaky import FlakyStore
 from tests.support.operators import AwayBackend
-from tests.support.waiting import aeventually
+from tests.support.waiting import aeventually, eventually
 from tests.worker import executing
 from tests.worker.support import Bench, FakeExecutor
 from tests.worker.test_scheduler import World
@@ -110,13 +110,10 @@ async def functions_that_ignore_their_timeout(_):
         def stubborn():
             released.wait(20)
 
-        def late():
-            time.monotonic()
-            ended = time.monotonic() + 0.04
-            while time.monotonic() < ended:
-                sum(range(100))
+        def late(context):
+            eventually(lambda: context.cancelled)
 
-        await on.run(on.task(late, timeout=0.01))
+        await on.run(on.task(late, takes_context=True, timeout=0.01))
         await on.run(on.task(stubborn, timeout=0.01))
         released.set()
 
