@@ -42,7 +42,7 @@ def test_nothing_is_lost_or_done_twice_when(scenario, store, templates, tmp_path
 
 @pytest.mark.valkey
 @pytest.mark.postgres
-@pytest.mark.parametrize("scenario", ["schedule", "limits"])
+@pytest.mark.parametrize("scenario", ["schedule"])
 def test_what_is_promised_holds_in_spite_of_kills_and_freezes_on_each_store_of(scenario, templates, tmp_path):
     """They wait more than they work, so both stores are tried at once."""
     made = {store: template_of(store, templates) for store in STORES}
