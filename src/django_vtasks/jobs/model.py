@@ -42,6 +42,14 @@ class JobState(StrEnum):
     DISCARDED = "discarded"
     DEAD = "dead"
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the job has ended, whatever its end."""
+        return self in _OVER
+
+
+_OVER = frozenset((JobState.SUCCEEDED, JobState.DISCARDED, JobState.DEAD))
+
 
 class OutcomeKind(StrEnum):
     """How an attempt ended, as written into the job's history."""

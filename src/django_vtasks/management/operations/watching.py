@@ -14,7 +14,6 @@ from ...tasks.redaction import veiled
 from .base import FAILED, Console, Operation, Options, chosen_aliases, first_that_knows, not_found
 
 BAR = 30
-OVER = frozenset((JobState.SUCCEEDED, JobState.DISCARDED, JobState.DEAD))
 
 
 class Watch(Operation):
@@ -41,7 +40,7 @@ class Watch(Operation):
         drawn = ""
         while True:
             drawn = self._draw(console, record, drawn)
-            if record.state in OVER:
+            if record.state.is_over:
                 break
             if deadline is not None and time.monotonic() >= deadline:
                 raise CommandError(
@@ -81,7 +80,7 @@ class Watch(Operation):
 def bar(record: JobRecord) -> str:
     """The state of a job in one line, with a bar when it tells how far it is."""
     progress = record.progress
-    if record.state in OVER:
+    if record.state.is_over:
         return record.state.value
     if progress is None:
         return f"{record.state.value}, attempt {record.job.starts + 1}"

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from ...jobs.model import JobRecord, JobState
+from ...jobs.model import JobRecord
 
 logger = logging.getLogger("django_vtasks.stores")
 
@@ -24,8 +24,6 @@ FIRST_PAUSE, GROWTH, LONGEST_PAUSE = 0.01, 1.5, 0.5
 
 NEXT_TRY = 5.0
 """Seconds until hearing is tried again after an error."""
-
-_OVER = frozenset((JobState.SUCCEEDED, JobState.DISCARDED, JobState.DEAD))
 
 
 class Ends:
@@ -207,7 +205,7 @@ class EarThread:
 
 
 def _is_over(record: JobRecord | None) -> bool:
-    return record is None or record.state in _OVER
+    return record is None or record.state.is_over
 
 
 def _setter(event: asyncio.Event) -> Callable[[], None]:

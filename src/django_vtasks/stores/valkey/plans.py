@@ -91,7 +91,7 @@ class ClientPlans:
             found = read_record(reply)
             if found is None:
                 return CancelStatus.UNKNOWN
-            if found.state in (JobState.SUCCEEDED, JobState.DISCARDED, JobState.DEAD):
+            if found.state.is_over:
                 return CancelStatus.FINISHED
             status = yield self._cancel_call(job_id, found, reply[1], float(reply[0]))
             if status == b"cancelled":
