@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from django_vtasks.events import Emitter, LeaseRenewed
+from django_vtasks.events import Emitter, LeaseRenewed, StoreOutage
 from django_vtasks.stores.memory import MemoryStore
 from django_vtasks.worker.leases import LeaseKeeper
 from django_vtasks.worker.service import Pace
@@ -25,11 +25,16 @@ class KeptLease:
         self.store = FlakyStore(self.memory)
         self.changes = 0
         self.crashes: list[BaseException] = []
-        emitter = Emitter()
-        self.renewals: list[LeaseRenewed] = []
-        emitter.subscribe(LeaseRenewed, self.renewals.append)
+        self.emitter = emitter = Emitter()
+        self.renewals = self.hear(LeaseRenewed)
         pace = Pace("lease", emitter)
         self.keeper = LeaseKeeper(self.store, "w:1", seconds=seconds, every=every, pace=pace, emitter=emitter)
+
+    def hear(self, kind):
+        """What is told of this kind from now on."""
+        heard = []
+        self.emitter.subscribe(kind, heard.append)
+        return heard
 
     def start(self):
         self.keeper.start(self._changed, self.crashes.append)
@@ -100,6 +105,14 @@ def test_a_lease_that_ran_out_while_renewals_failed_is_told_too():
     assert kept.keeper.join(10)
     assert [renewal.lost for renewal in kept.renewals].count(True) == 1
     assert kept.keeper.losses == 1
+
+
+def test_the_pause_that_is_told_is_never_longer_than_the_heartbeat(kept):
+    outages = kept.hear(StoreOutage)
+    kept.store.down = True
+    kept.start()
+    eventually(lambda: len(outages) >= 4)
+    assert max(outage.pause for outage in outages) == 0.02
 
 
 def test_the_end_releases_the_lease():

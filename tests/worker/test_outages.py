@@ -106,6 +106,23 @@ async def test_an_outage_is_told_once_per_pause_and_its_end_with_its_duration(fl
     assert pauses[2] > pauses[0] / 2, "the pauses do not grow"
 
 
+async def test_a_worker_that_is_to_end_tries_often_and_tells_the_pauses_it_makes(flaky):
+    bench = Bench(flaky)
+    outages = []
+    bench.emitter.subscribe(StoreOutage, lambda event: outages.append((bench.runtime.stopping, event)))
+    [job] = bench.add()
+    async with bench.run():
+        await bench.until_running(1)
+        flaky.down = True
+        bench.runtime.stop()
+        bench.executor.running[0].end()
+        await aeventually(lambda: [event.service for _, event in outages].count("consumer") >= 5)
+        flaky.down = False
+        await bench.until_state(job, "succeeded")
+    last = [event.pause for stopping, event in outages if stopping and event.service == "consumer"]
+    assert max(last) == 0.25
+
+
 async def test_a_store_that_refuses_to_write_is_sat_out_like_an_outage(flaky):
     flaky.error = StoreRefused("the store is full")
     bench = Bench(flaky, executor=FakeExecutor(instant=True))

@@ -19,6 +19,9 @@ from .watch import WAIT, Watch
 LARGEST_SETTLE = 500
 """The most settlements written in one round."""
 
+LAST_PAUSES = 0.25
+"""Seconds between two tries of a worker that is to end, at most."""
+
 
 class Consumer:
     """Runs rounds with the store. What finished during one round is settled by the next (natural batching).
@@ -70,7 +73,7 @@ class Consumer:
                         break
                     await self._turn()
                 except OUTAGES as error:
-                    await self._sit_out(self.pace.failed(error))
+                    await self._sit_out(error)
             stop.set()
         finally:
             stopping.cancel()
@@ -176,8 +179,8 @@ class Consumer:
         batch_in = self._attempts.next_batch_in() if self._may_begin else None
         await self._attempts.wakeup.sleep(seconds if batch_in is None else min(seconds, batch_in))
 
-    async def _sit_out(self, pause: float) -> None:
+    async def _sit_out(self, error: BaseException) -> None:
         if self._stop.is_set():
-            await asyncio.sleep(min(pause, 0.25))
+            await asyncio.sleep(self.pace.failed(error, LAST_PAUSES))
         else:
-            await unless_stopped(self._stop, pause)
+            await unless_stopped(self._stop, self.pace.failed(error))

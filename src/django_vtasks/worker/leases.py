@@ -110,7 +110,7 @@ class LeaseKeeper:
             if self._new or (self.held_since is not None and not self.held):
                 self._lapsed()
                 self._on_change()
-            return min(self.pace.failed(error), self._every)
+            return self.pace.failed(error, self._every)
         answered_at = lease_clock()
         lost = not known and self._was_held
         if self.held_since is not None and (lost or asked_at >= self._held_until):

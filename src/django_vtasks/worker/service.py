@@ -58,13 +58,13 @@ class Pace:
         if self.down_since is not None:
             self._recovered()
 
-    def failed(self, error: BaseException) -> float:
-        """The store could not be used; returns how many seconds to wait before the next try."""
+    def failed(self, error: BaseException, at_most: float = LONGEST_PAUSE) -> float:
+        """The store could not be used; returns how many seconds to wait before the next try, `at_most` so many."""
         if self.down_since is None:
             self.down_since = time.monotonic()
         self._attempt += 1
         ceiling = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(self._attempt, 10))
-        pause: float = ceiling * random.uniform(0.5, 1.0)
+        pause: float = min(ceiling * random.uniform(0.5, 1.0), at_most)
         self._emitter.emit(StoreOutage(service=self.name, error=error, attempt=self._attempt, pause=pause))
         return pause
 
