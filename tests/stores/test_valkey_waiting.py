@@ -41,6 +41,11 @@ async def parked(raw) -> None:
     await aeventually(lambda: raw.info("clients")["blocked_clients"] == 1)
 
 
+def blocked_other_than(raw, client_id: str) -> bool:
+    """Whether a client other than this one blocks on the server."""
+    return any(client["cmd"] == "blpop" and client["id"] != client_id for client in raw.client_list())
+
+
 class TestWakingUp:
     """The fixture's worker looks for foreign jobs every ten seconds only, so what wakes it sooner is a token."""
 
@@ -83,6 +88,17 @@ class TestWakingUp:
         await store.aadd([job(queue="one")])
         await worker.wait_for_jobs(["two"], 0.0)
         assert await worker.wait_for_jobs(["one"], 0.0)
+
+    async def test_a_block_of_before_that_broke_is_no_outage_of_now(self, worker, store, raw):
+        """It outlives its wait, and with it an outage that was told of and is over."""
+        assert not await worker.wait_for_jobs(QUEUES, 0.05)
+        await parked(raw)
+        [blocked] = [client["id"] for client in raw.client_list() if client["cmd"] == "blpop"]
+        raw.client_kill_filter(_id=blocked)
+        wait = asyncio.create_task(worker.wait_for_jobs(QUEUES, 9))
+        await aeventually(lambda: wait.done() or blocked_other_than(raw, blocked))
+        await store.aadd([job(queue="two")])
+        assert await wait
 
     async def test_what_is_there_already_is_no_wait(self, worker, store, raw):
         await store.aadd([job(queue="four")])

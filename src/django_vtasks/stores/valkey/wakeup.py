@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from ...jobs.errors import StoreUnavailable
 from .async_client import AsyncClient
 from .keys import Keys
 from .locate import Link
@@ -39,6 +40,8 @@ class Wakeup:
 
     async def _token(self, queues: Sequence[str], seconds: float) -> bool:
         end = asyncio.get_running_loop().time() + seconds
+        # Who comes here has been answered: that a block of before breaks says nothing of the server of now.
+        old = self._parked
         while True:
             parked = self._parked or self._park(queues)
             done, _ = await asyncio.wait((parked,), timeout=max(0.0, end - asyncio.get_running_loop().time()))
@@ -46,6 +49,8 @@ class Wakeup:
                 return False
             if self._parked is parked:
                 self._parked = None
+            if parked is old and isinstance(parked.exception(), StoreUnavailable):
+                continue
             if parked.result() is not None:
                 return True
 
