@@ -1,4 +1,4 @@
-"""What limits cost queues that have none: nothing."""
+"""What limits cost queues that have none, which is nothing; and what counts as the time of a limited start."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import pytest
 
 from django_vtasks.jobs.limits import JobLimit
 from django_vtasks.jobs.outcomes import Succeeded
+from django_vtasks.stores.database import permits
 from django_vtasks.stores.database.session import Session
-from tests.stores.bench import KEPT, ids
+from tests.stores.bench import KEPT, about, ids
 from tests.stores.benches import close_database, database_bench
 from tests.support.builders import settled
 
@@ -77,3 +78,25 @@ async def test_jobs_that_speak_of_limits_cost_what_others_cost(bench, statements
     [_] = (await bench.exchange(done, default=1)).claims
     assert len(statements) == plain
     assert ids(await bench.claim()) == []
+
+
+async def test_a_start_that_waited_for_the_lock_of_its_rate_counts_from_then(bench, monkeypatch):
+    lock_keys = permits.lock_keys
+
+    def late(session, ids):
+        found = lock_keys(session, ids)
+        bench.clock.advance(3.0)
+        return found
+
+    for _ in range(2):
+        await bench.add(limit=JobLimit(rate_key="r", interval=10.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(permits, "lock_keys", late)
+        [claim] = await bench.claim()
+    started = bench.clock()
+    assert claim.started_at == about(started)
+    await bench.advance(9.5)
+    assert await bench.claim() == []
+    await bench.advance(1.0)
+    [second] = await bench.claim()
+    assert second.started_at - started > 10.0

@@ -8,7 +8,7 @@ from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from .options import DatabaseOptions
-from .session import Session, as_store_error, begin_outside, moment_of
+from .session import Session, as_store_error, begin_outside
 from .threads import Work
 from .worker import DatabaseWorkerStore
 
@@ -58,4 +58,4 @@ def inline_session(connection: BaseDatabaseWrapper, options: DatabaseOptions, pl
     """A session on the application's own connection, past whatever watches the application's statements."""
     connection.ensure_connection()
     with connection.wrap_database_errors, closing(connection.create_cursor()) as cursor:
-        yield Session(connection, moment_of(connection, options, places), cursor, begin_outside(connection))
+        yield Session(connection, options, cursor, begin_outside(connection), places)

@@ -86,7 +86,7 @@ class Line:
             if gate.lets_in(candidate):
                 taken.append(candidate)
         gate.write()
-        return _lease(self.session, owner, taken, self.now)
+        return _lease(self.session, owner, taken, gate.now)
 
     def _ready(self, size: int) -> list[Candidate]:
         template = f"SELECT {self._columns} FROM {JOBS} {{by_line}} WHERE queue = %s AND {READY} {_LOCKED}"
@@ -123,12 +123,13 @@ class Gate:
     def __init__(self, session: Session, queue: str, now: float, candidates: Sequence[Candidate]) -> None:
         self._session = session
         self._queue = queue
-        self._now = now
         limits = [candidate.limit for candidate in candidates if candidate.limit]
         keys = {key for limit in limits if (key := permits.concurrency_id(limit))}
         self._arrivals = permits.lock_keys(
             session, keys | {key for limit in limits if (key := permits.rate_id(limit))}
         )
+        # Others may have started jobs of these keys while their locks were waited for: this start comes after theirs.
+        self.now = session.new_moment() if limits else now
         self._holders = permits.count_permits(session, sorted(keys))
         here = {candidate.group for candidate in candidates if candidate.parked}
         self._heads = self._first_parked({c.group for c in candidates if c.group} - here)
@@ -161,9 +162,9 @@ class Gate:
     def _start(self, group: str, limit: JobLimit) -> bool:
         key, rate = permits.concurrency_id(limit), permits.rate_id(limit)
         holders = self._holders.get(key or "", 0)
-        admission = admit(limit, holders, self._arrivals.get(rate or ""), self._now)
+        admission = admit(limit, holders, self._arrivals.get(rate or ""), self.now)
         if not admission.admitted:
-            self._looks[group] = limit, None if admission.wait is None else self._now + admission.wait
+            self._looks[group] = limit, None if admission.wait is None else self.now + admission.wait
         elif rate and admission.arrival is not None:
             self._arrivals[rate] = self._started[rate] = admission.arrival
         if admission.admitted and key:

@@ -20,10 +20,18 @@ class Session:
     saves Django's round trips for autocommit, and on SQLite takes the lock before anything is read.
     """
 
-    def __init__(self, connection: BaseDatabaseWrapper, moment: Moment, cursor: Any, begin: str | None) -> None:
+    def __init__(
+        self,
+        connection: BaseDatabaseWrapper,
+        options: DatabaseOptions,
+        cursor: Any,
+        begin: str | None,
+        places: int = 1,
+    ) -> None:
         self.connection = connection
         self.vendor = vendor_of(connection)
-        self.moment = moment
+        self.moment = moment_of(connection, options, places)
+        self._options = options
         self._cursor = cursor
         self._begin = begin
         self._begun = False
@@ -54,6 +62,11 @@ class Session:
         """What time it is, in epoch seconds."""
         row = self.row(f"SELECT {self.vendor.epoch_column('{now}')}")
         return self.vendor.epoch_out(row[0]) or 0.0
+
+    def new_moment(self) -> float:
+        """What time it is by now, in epoch seconds: the moment of what follows, when locks were waited for."""
+        self.moment = moment_of(self.connection, self._options, 1)
+        return self.now()
 
     @contextmanager
     def atomic(self) -> Iterator[None]:
@@ -109,7 +122,7 @@ def begin_outside(connection: BaseDatabaseWrapper) -> str | None:
 def client_session(connection: BaseDatabaseWrapper, options: DatabaseOptions, places: int = 1) -> Iterator[Session]:
     """A session on the application's own connection, seen by whatever watches the application's statements."""
     with store_errors(), connection.cursor() as cursor:
-        yield Session(connection, moment_of(connection, options, places), cursor, begin_outside(connection))
+        yield Session(connection, options, cursor, begin_outside(connection), places)
 
 
 @contextmanager
@@ -117,7 +130,7 @@ def worker_session(connection: BaseDatabaseWrapper, options: DatabaseOptions, pl
     """A session on the store's own connection, past the query log that DEBUG would fill."""
     connection.ensure_connection()
     with connection.wrap_database_errors, closing(connection.create_cursor()) as cursor:
-        yield Session(connection, moment_of(connection, options, places), cursor, vendor_of(connection).begin)
+        yield Session(connection, options, cursor, vendor_of(connection).begin, places)
 
 
 @contextmanager
