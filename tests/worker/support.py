@@ -107,11 +107,15 @@ class Bench:
         self.runtime = Runtime(
             self.config,
             self.store,
-            lambda report: self.executor,
+            lambda report, may_begin: self._told(may_begin),
             lambda claim: POLICY,
             self.emitter,
             limits or RunLimits(),
         )
+
+    def _told(self, may_begin):
+        self.may_begin = may_begin
+        return self.executor
 
     def hear(self, *kinds: type) -> list[Any]:
         for kind in kinds:

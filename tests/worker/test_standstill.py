@@ -77,3 +77,28 @@ async def test_a_batch_that_was_collected_before_the_lease_ran_out_waits_for_a_n
         bench.store.extend = extend
         await aeventually(lambda: [bench.state(job) for job in jobs] == ["succeeded", "succeeded"])
     assert set(standstill.held) == {True}
+
+
+async def test_a_claim_that_arrives_after_a_lease_that_was_renewed_late_is_handed_back(monkeypatch):
+    bench = Bench(executor=FakeExecutor(instant=True), heartbeat_interval=EVERY)
+    standstill = Standstill(monkeypatch)
+    exchange = bench.store.exchange
+    may_begin: list[bool] = []
+
+    async def frozen(settlements, request):
+        answer = await exchange(settlements, request)
+        if answer.claims and not standstill.passed:
+            losses = bench.runtime.keeper.losses
+            standstill.passed = 3600.0
+            await aeventually(lambda: bench.runtime.keeper.held and bench.runtime.keeper.losses > losses)
+            may_begin.append(bench.may_begin())
+        return answer
+
+    bench.store.exchange = frozen
+    [job] = bench.add()
+    async with bench.run():
+        await bench.until_state(job, "succeeded")
+        may_begin.append(bench.may_begin())
+    assert may_begin == [False, True]
+    assert [attempt.number for attempt in bench.store.get(job).job.attempts] == [1]
+    assert len(bench.executor.attempts) == 1

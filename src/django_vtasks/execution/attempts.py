@@ -165,6 +165,26 @@ class Attempt:
         except IndexError:
             return False
 
+    def begins(self) -> bool:
+        """As `begin` when the worker is sure of its claims; otherwise the attempt ends, and its jobs are as they were.
+
+        It may have waited for a thread or the loop while the process stood still, and others may run its jobs by now.
+        """
+        if not self.begin():
+            return False
+        if self.env.options.may_begin():
+            return True
+        self.executed = False
+        if self.end():
+            self.settle([Untouched()] * len(self.claims))
+        return False
+
+    def still_begins(self) -> None:
+        """Look again after a wait. Raises what stands for the loss of the jobs when the worker is not sure of them."""
+        if not self.env.options.may_begin():
+            self.stop = self.stop or Stop.LOST
+            raise self.stop_error()
+
     def end(self) -> bool:
         """Take the attempt to its end; False when somebody did already, and makes its outcome."""
         try:

@@ -26,11 +26,12 @@ async def conduct(attempt: "Attempt", send: Send) -> BaseException | None:
 
     Raises nothing but a cancellation while it announces.
     """
-    if not attempt.begin():
+    if not attempt.begins():
         return None
     try:
         if start_is_heard():
             await announce_start(attempt, send)
+            attempt.still_begins()
         value = attempt.call()
         if attempt.is_async:
             value = await value
@@ -118,7 +119,7 @@ async def _fail(attempt: "Attempt", raised: BaseException, send: Send) -> None:
 async def _one_by_one(attempt: "Attempt") -> Sequence[Outcome]:
     """Run the members of a failed group again, each alone."""
     for claim, job in attempt.jobs():
-        if attempt.told_to_stop:
+        if attempt.told_to_stop or not attempt.env.options.may_begin():
             break
         try:
             value = attempt.call_alone(claim, job)

@@ -26,11 +26,19 @@ becomes of the job."""
 type Report = Callable[[Claim, Progress | None, Mapping[str, Any] | None], None]
 """Saves what a running job says of itself (None = nothing new); called from any thread, and often."""
 
+type MayBegin = Callable[[], bool]
+"""Whether claims are surely the worker's still; asked in any thread, right before a function is called."""
+
 type Wrapper = Callable[..., AbstractContextManager[Any]]
 
 
 def say_nothing(_claim: Claim, _progress: Progress | None, _metadata: Mapping[str, Any] | None) -> None:
     """A `Report` that saves nothing."""
+
+
+def always() -> bool:
+    """A `MayBegin` for claims that nobody else can have."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +48,9 @@ class ExecutorOptions:
     `backend_class` sends the framework's signals and `worker_class` those of the 3.2 line. `result_from` turns a
     record into a TaskResult, `policy_of` tells what counts for a job. `task_context` (the setting) is called with
     `task_id`, `task_ids`, `name` and `queue`, `span` with the claims and the worker's id; what they return is entered
-    around each attempt. An attempt that was told to stop has `grace` to do so, then it is abandoned, as long as fewer
-    than `max_abandoned_threads` threads are. `one_by_one` names the batch queues whose failing groups are run again
-    member by member.
+    around each attempt. A function that `may_begin` does not let begin is not called. An attempt that was told to stop
+    has `grace` to do so, then it is abandoned, as long as fewer than `max_abandoned_threads` threads are. `one_by_one`
+    names the batch queues whose failing groups are run again member by member.
     """
 
     backend_class: type[BaseTaskBackend]
@@ -50,6 +58,7 @@ class ExecutorOptions:
     result_from: Callable[[JobRecord], AnyResult]
     policy_of: Callable[[Claim], Policy]
     report: Report = say_nothing
+    may_begin: MayBegin = always
     task_context: Wrapper | None = None
     span: Wrapper | None = None
     concurrency: int = 20

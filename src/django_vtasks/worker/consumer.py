@@ -103,7 +103,7 @@ class Consumer:
         if self._may_begin:
             self._attempts.begin_batches()
         settlements = self._settler.take(LARGEST_SETTLE)
-        claiming = not self._stop.is_set() and self._keeper.held
+        claiming = not self._stop.is_set() and self._reconciler.certain
         request = self._demand.request(self._keeper.owner) if claiming else None
         busy = bool(settlements) or (request is not None and self._demand.pressing())
         if busy:
@@ -149,7 +149,7 @@ class Consumer:
         if exchange.claims:
             self._fruitless = 0
             # Who stood still past the lease while the answer was under way begins nothing that others may have by now.
-            begins = self._keeper.held and not self._stop.is_set()
+            begins = self._reconciler.certain and not self._stop.is_set()
             take = self._attempts.accept if begins else self._attempts.return_untouched
             for claim in exchange.claims:
                 take(claim)
@@ -161,8 +161,9 @@ class Consumer:
         )
         if found.lost:
             self._attempts.give_up(found.lost)
+        self._reconciler.confirm(found)
         for claim in found.unknown:
-            if self._keeper.held and self._attempts.slots.free_for(claim.queue):
+            if self._reconciler.certain and self._attempts.slots.free_for(claim.queue):
                 self._attempts.accept(claim)
             else:
                 self._attempts.return_untouched(claim)
@@ -170,7 +171,7 @@ class Consumer:
     @property
     def _may_begin(self) -> bool:
         """Whether what was collected for batches is surely ours still."""
-        return self._keeper.held and not self._reconciler.due
+        return self._reconciler.certain and not self._reconciler.due
 
     async def _sleep(self, queues: Sequence[str]) -> None:
         # After a failure this is reached only once the store has answered again, see `_round` and `_reconcile`.

@@ -49,9 +49,9 @@ def executor_options(
     )
 
 
-def make_executor(options: ExecutorOptions, report: Report) -> Executor:
+def make_executor(options: ExecutorOptions, report: Report, may_begin: Callable[[], bool]) -> Executor:
     """The executor for the running event loop."""
-    return Executor(Registry(), replace(options, report=report))
+    return Executor(Registry(), replace(options, report=report, may_begin=may_begin))
 
 
 def _span() -> Callable[..., Any] | None:

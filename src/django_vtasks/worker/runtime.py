@@ -67,6 +67,9 @@ class Parts(NamedTuple):
 
 type MakeService = Callable[[Parts], Service]
 
+type MakeExecutor = Callable[[Report, Callable[[], bool]], Executing]
+"""Makes the executor; given are where reports go, and whether what waits for its start may still begin."""
+
 
 def new_incarnation(worker_id: str) -> str:
     """The name under which one run of a worker has its lease: two workers with one id are two workers."""
@@ -80,7 +83,7 @@ class Runtime:
         self,
         config: WorkerConfig,
         store: WorkerStore,
-        make_executor: Callable[[Report], Executing],
+        make_executor: MakeExecutor,
         policy_of: Callable[[Claim], Policy],
         emitter: Emitter,
         limits: RunLimits,
@@ -162,22 +165,13 @@ class Runtime:
         self.paces.append(pace)
         return pace
 
-    def _wire(self, make_executor: Callable[[Report], Executing]) -> None:
+    def _wire(self, make_executor: MakeExecutor) -> None:
         config = self.config
         batches = collectors_of(config.queues)
         slots = Slots(config.concurrency, {q.name: q.concurrency for q in config.queues if q.concurrency is not None})
         turns = turns_of(config)
         self.settler = Settler(self.owner, self._emitter)
         self.reports = Reports(self.store, self._pace("reports"), self._doubt)
-        self.attempts = Attempts(
-            make_executor(self.reports.put),
-            self.settler,
-            slots,
-            {collector.queue: collector for collector in batches},
-            self._policy_of,
-            self._emitter,
-        )
-        self.demand = Demand(slots, turns, batches, self._limits.max_jobs)
         self.keeper = LeaseKeeper(
             self.store,
             self.owner,
@@ -186,7 +180,16 @@ class Runtime:
             pace=self._pace("lease"),
             emitter=self._emitter,
         )
-        self.reconciler = Reconciler(self.store, self.owner, interval=RECONCILE_INTERVAL)
+        self.reconciler = Reconciler(self.store, self.keeper, interval=RECONCILE_INTERVAL)
+        self.attempts = Attempts(
+            make_executor(self.reports.put, lambda: self.reconciler.certain),
+            self.settler,
+            slots,
+            {collector.queue: collector for collector in batches},
+            self._policy_of,
+            self._emitter,
+        )
+        self.demand = Demand(slots, turns, batches, self._limits.max_jobs)
         self._supervisor = Supervisor(self._stop.set)
 
     def _doubt(self) -> None:
