@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..conf import PID, WorkerConfig
 from ..events import Emitter
@@ -92,11 +92,16 @@ class Surroundings:
             return
         metrics.install()
         server, _ = metrics.start_http_server(port)
-        stack.callback(_shut_later, server.shutdown)
+        stack.callback(_end_later, server)
         logger.info("Metrics on port %d", port)
 
 
-def _shut_later(shutdown: Callable[[], None]) -> None:
+def _end_later(server: Any) -> None:
+    """End a server and give its port back, without waiting for the half second that it may take."""
     import threading
 
-    threading.Thread(target=shutdown, name="vtasks-metrics-end", daemon=True).start()
+    def end() -> None:
+        server.shutdown()
+        server.server_close()
+
+    threading.Thread(target=end, name="vtasks-metrics-end", daemon=True).start()
