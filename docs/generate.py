@@ -273,6 +273,10 @@ They need the extra `metrics`. [Monitoring](../guides/monitoring.md) says how to
 {", ".join(map(code, reasons()))}. `task_name` is the path of the task, in `vtasks_tasks_submitted_total` the name of
 its function, as in the 3.2 line.
 
+`use` of a connection is `store` (claims and outcomes), `lease` (its renewal), `wait` (for new jobs) or `functions`:
+slots whose functions have database connections, each one for every database it used. One that the server ended counts
+as open until its next use. A worker sets its gauges every 15 s.
+
 `vtasks_jobs`, `vtasks_oldest_ready_seconds`, `vtasks_queue_paused` and `vtasks_store_up` come from
 `django_vtasks.metrics.QueueCollector`, which reads the store when it is scraped.
 

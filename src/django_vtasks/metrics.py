@@ -98,6 +98,8 @@ scheduler_missed_total = _counter("vtasks_scheduler_missed_slots_total", "Slots 
 loop_blocked_total = _counter("vtasks_loop_blocked_total", "Times the event loop was blocked")
 loop_blocked_seconds = _counter("vtasks_loop_blocked_seconds_total", "Seconds the event loop was blocked")
 slots = _gauge("vtasks_slots", "Slots of this worker by state", ("state",))
+connections = _gauge("vtasks_connections", "Open connections of this worker", ("use",))
+connections_opened_total = _counter("vtasks_connections_opened_total", "Connections this worker opened", ("use",))
 store_errors_total = _counter("vtasks_store_errors_total", "Failed tries to reach the store", ("service",))
 batch_size = _histogram("vtasks_batch_size", "Members of a batch", ("queue",), SIZE_BUCKETS)
 abandoned_threads = _gauge("vtasks_abandoned_threads", "Threads given up that still run")
@@ -235,9 +237,13 @@ class Recorder:
             tasks_processed_total.labels(*bound.labels, "failure").inc()
 
     def rescued(self, event: happened.JobRescued) -> None:
-        """Count a job taken over from a dead worker."""
-        result = "buried" if isinstance(event.decision, Bury) else "requeued"
-        rescues_total.labels(event.claim.queue, result).inc()
+        """Count a job taken over from a dead worker, whose attempt nobody else tells of."""
+        buried = isinstance(event.decision, Bury)
+        rescues_total.labels(event.claim.queue, "buried" if buried else "requeued").inc()
+        bound = self._of(event.claim.job.func if event.claim.job else "?", event.claim.queue)
+        bound.outcome(OutcomeKind.LEASE_EXPIRED).inc()
+        if buried:
+            tasks_processed_total.labels(*bound.labels, "failure").inc()
 
     def blocked(self, event: happened.LoopBlocked) -> None:
         """Count a blocked event loop."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from django_vtasks import task
 from django_vtasks.exceptions import Discard, Retry, Snooze
 
@@ -59,3 +61,16 @@ def snooze():
 @task()
 def batch(members):
     """Take members together."""
+
+
+@task(timeout=0.01)
+async def hang():
+    """Wait for what never comes."""
+    await asyncio.Event().wait()
+
+
+@task(takes_context=True)
+async def cancel_itself(context):
+    """Ask for its own cancellation, and wait for it."""
+    await context.task_result.acancel()
+    await asyncio.Event().wait()

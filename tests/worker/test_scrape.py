@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-import shutil
-import subprocess
 import threading
 import time
-from pathlib import Path
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import pytest
-import yaml
+import valkey
+from django.db import connections
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_vtasks import metrics
 from django_vtasks.events import Emitter, events
+from django_vtasks.exceptions import Discard, Retry, Snooze
 from django_vtasks.framework import task_backends
-from django_vtasks.jobs.model import Job
+from django_vtasks.jobs.model import DeadReason, Job, OutcomeKind
 from django_vtasks.jobs.outcomes import Raised
 from django_vtasks.jobs.transitions import Policy, Settlement, decide
 from django_vtasks.scheduling.schedules import Every
-from django_vtasks.stores.base import ClaimRequest, Retention, Want
+from django_vtasks.stores.base import ClaimRequest, Connections, Retention, Want
 from django_vtasks.stores.memory import MemoryStore
-from django_vtasks.worker import Worker
+from django_vtasks.worker import Worker, gauges
 from django_vtasks.worker.cleaner import Cleaner
 from django_vtasks.worker.gauges import Gauges
 from django_vtasks.worker.loopwatch import LoopWatch
 from django_vtasks.worker.service import Pace
-from django_vtasks.worker.slots import Slots
-from tests.django.conftest import MEMORY, entry
+from tests.django.conftest import MEMORY, VALKEY, entry
 from tests.support import traced_tasks as tasks
 from tests.support.builders import a_failure
 from tests.support.flaky import FlakyStore
-from tests.support.operators import AwayBackend
+from tests.support.operators import AwayBackend, Scene
+from tests.support.servers import ValkeyServer, free_port
 from tests.support.waiting import aeventually, eventually
 from tests.worker import executing
 from tests.worker.support import Bench, FakeExecutor
 from tests.worker.test_scheduler import World
 
-SHIPPED = Path(__file__).resolve().parents[2] / "docs" / "monitoring"
 QUEUES = {"default": {}, "batch": {"batch": {"count": 10, "timeout": 0.05}}}
 
 
@@ -65,15 +66,23 @@ def scrape():
     }
 
 
-def moved(before, after):
-    """Name and labels of every sample that changed."""
-    return {key for key, value in after.items() if value != before.get(key, 0.0)}
+def moves(before, after):
+    """Every sample that changed."""
+    return {text(key) for key, value in after.items() if value != before.get(key, 0.0)}
+
+
+def text(key):
+    name, labels = key
+    return (
+        f"{name}{{{','.join(f'{label}={value}' for label, value in sorted((k, json.dumps(v)) for k, v in labels))}}}"
+    )
 
 
 # -- work and faults --------------------------------------------------------------------------------------------------
 
 
-async def jobs_that_succeed_fail_and_are_refused(settings):
+async def jobs_that_succeed_fail_and_are_refused(request):
+    settings = request.getfixturevalue("settings")
     settings.TASKS = entry(MEMORY, QUEUES=[])
     settings.VTASKS_QUEUES = QUEUES
     end = listen(events)
@@ -99,7 +108,7 @@ async def a_job_that_runs(_):
         done.set()
         on.start(claim)
         await on.end_of(claim)
-    return before
+    return before, scrape()
 
 
 async def functions_that_ignore_their_timeout(_):
@@ -194,12 +203,113 @@ async def code_without_await(_):
         watch.stop()
 
 
-async def what_a_worker_has_and_sees(settings):
+async def what_a_worker_has_and_sees(_):
     store = MemoryStore()
     store.add([Job(id=str(number), func="app.f", queue="q") for number in range(3)])
-    slots = Slots(4, {})
-    slots.take("q")
-    await Gauges(store.counts, ["q"], slots, lambda: 2, Pace("gauges", Emitter())).tick()
+    watched = SimpleNamespace(slots=(1, 3), abandoned_threads=2, connections={})
+    await Gauges(store.counts, ["q"], watched, Pace("gauges", Emitter())).tick()
+
+
+async def every_way_an_attempt_ends(_):
+    async def asks(how):
+        raise {"retry": Retry(0), "snooze": Snooze(60), "discard": Discard("enough")}[how]
+
+    begun = []
+
+    async def forever():
+        begun.append(1)
+        await asyncio.Event().wait()
+
+    async with executing.bench(emitter=(emitter := Emitter()), max_attempts=2) as on:
+        listen(emitter)
+        asking = on.task(asks)
+        for how in ("retry", "snooze", "discard"):
+            await on.run(asking, how)
+        await on.run(on.task(forever, timeout=0.01))
+        await on.run("bench.is_not_here")
+        await on.run(asking, "retry", expires_at=1.0)
+        staying = on.task(forever)
+        for told in ("cancel", "interrupt"):
+            begun.clear()
+            attempt = on.start(claim := on.claim(staying))
+            await aeventually(lambda: begun)
+            getattr(attempt, told)()
+            await on.end_of(claim)
+
+
+async def jobs_that_cannot_succeed(request):
+    settings = request.getfixturevalue("settings")
+    settings.TASKS = entry(MEMORY, QUEUES=[])
+    end, store = listen(events), task_backends["default"].client_store
+    try:
+        await tasks.hang.aenqueue()
+        await tasks.cancel_itself.aenqueue()
+        store.add([Job(id="gone", func="app.tasks.gone"), Job(id="late", func=tasks.work.module_path, expires_at=1.0)])
+        store.inject("default", b"\xff no job")
+        await Worker(task_backends["default"]).run(handle_signals=False, run_once=True)
+    finally:
+        end()
+
+
+@asynccontextmanager
+async def a_worker_on_a_server(request, server):
+    """A worker that is connected in every way, and serves metrics."""
+    settings, monkeypatch = request.getfixturevalue("settings"), request.getfixturevalue("monkeypatch")
+    monkeypatch.setattr(gauges, "INTERVAL", 0.05)
+    settings.TASKS = entry(VALKEY, QUEUES=[], OPTIONS={"BROKER_URL": server.url})
+    settings.VTASKS_METRICS_PORT = free_port()
+    settings.VTASKS_HEARTBEAT_INTERVAL = 0.2
+    worker = Worker(task_backends["default"])
+    running = asyncio.create_task(worker.run(handle_signals=False))
+    try:
+        await aeventually(lambda: open_connections() == {"store": 1, "lease": 1, "wait": 1, "functions": 0})
+        yield
+    finally:
+        await worker.stop()
+        await running
+
+
+def open_connections():
+    return {dict(labels)["use"]: value for (name, labels), value in scrape().items() if name == "vtasks_connections"}
+
+
+async def connections_that_the_server_cuts(request):
+    server = request.getfixturevalue("clean_valkey")
+    async with a_worker_on_a_server(request, server):
+        before = scrape()
+        with valkey.Valkey.from_url(server.url) as raw:
+            raw.client_kill_filter(_type="normal", skipme=True)
+        await aeventually(lambda: MOVES[connections_that_the_server_cuts] <= moves(before, scrape()))
+        return before, scrape()
+
+
+async def a_server_that_is_down(request):
+    server = request.getfixturevalue("start_server")(ValkeyServer())
+    async with a_worker_on_a_server(request, server):
+        before = scrape()
+        server.stop()
+        await aeventually(lambda: not any(open_connections().values()))
+        after = scrape()
+        server.start()
+        return before, after
+
+
+async def functions_that_use_a_database(request):
+    alias = request.getfixturevalue("sqlite_alias")
+    with request.getfixturevalue("django_db_blocker").unblock():
+        async with executing.bench() as on:
+            done = threading.Event()
+            on.start(claim := on.claim(lambda: (connections[alias].ensure_connection(), done.wait(20))))
+            await aeventually(lambda: on.executor.connected_slots == (1, 1))
+            watched = SimpleNamespace(slots=(0, 4), abandoned_threads=0)
+            watched.connections = {"functions": Connections(open=1, opened=1)}
+            await Gauges(list, [], watched, Pace("gauges", Emitter())).tick()
+            done.set()
+            await on.end_of(claim)
+
+
+def attempts(task, *outcomes):
+    return [f'vtasks_attempts_total{{outcome="{one}",queue="default",task_name="{task}"}}' for one in outcomes]
 
 
 MOVES = {
@@ -224,6 +334,8 @@ MOVES = {
     a_worker_that_died: {
         'vtasks_rescues_total{queue="default",result="requeued"}',
         'vtasks_rescues_total{queue="default",result="buried"}',
+        'vtasks_attempts_total{outcome="lease_expired",queue="default",task_name="app.tasks.f"}',
+        'vtasks_tasks_processed_total{queue="default",status="failure",task_name="app.tasks.f"}',
         'vtasks_dead_letters_total{queue="default",reason="rescued_too_often"}',
     },
     a_lease_that_somebody_else_took: {'vtasks_settle_refused_total{queue="default"}'},
@@ -235,6 +347,24 @@ MOVES = {
         'vtasks_scheduler_last_fired_timestamp_seconds{entry="entry"}',
         'vtasks_scheduler_missed_slots_total{entry="entry"}',
     },
+    every_way_an_attempt_ends: {
+        *attempts("bench.asks_0", "retried", "snoozed", "discarded", "expired"),
+        *attempts("bench.forever_1", "timed_out"),
+        *attempts("bench.is_not_here", "unrunnable"),
+        *attempts("bench.forever_2", "cancelled", "interrupted"),
+    },
+    jobs_that_cannot_succeed: {
+        f'vtasks_dead_letters_total{{queue="default",reason="{reason}"}}'
+        for reason in ("timed_out", "cancelled", "unknown_task", "expired", "undecodable")
+    },
+    connections_that_the_server_cuts: {
+        f'vtasks_connections_opened_total{{use="{use}"}}' for use in ("store", "lease", "wait")
+    },
+    a_server_that_is_down: {f'vtasks_connections{{use="{use}"}}' for use in ("store", "lease", "wait")},
+    functions_that_use_a_database: {
+        'vtasks_connections{use="functions"}',
+        'vtasks_connections_opened_total{use="functions"}',
+    },
     code_without_await: {"vtasks_loop_blocked_total{}", "vtasks_loop_blocked_seconds_total{}"},
     what_a_worker_has_and_sees: {
         'vtasks_slots{state="busy"}',
@@ -245,29 +375,24 @@ MOVES = {
 }
 
 
-def text(key):
-    name, labels = key
-    return (
-        f"{name}{{{','.join(f'{label}={value}' for label, value in sorted((k, json.dumps(v)) for k, v in labels))}}}"
-    )
-
-
 @pytest.fixture
-def still():
+def still(request):
     """Gauges of other tests are put back, so that a value that is set is seen to change."""
+    if request.getfixturevalue("scenario") is functions_that_use_a_database:
+        request.getfixturevalue("sqlite_alias")  # Migrates, which an event loop does not allow.
     metrics.abandoned_threads.set(0)
     metrics.slots.clear()
+    metrics.connections.clear()
     metrics.queue_depth.clear()
     metrics.scheduler_lag_seconds.clear()
     metrics.scheduler_last_fired.clear()
 
 
 @pytest.mark.parametrize("scenario", MOVES, ids=lambda scenario: scenario.__name__)
-async def test_a_series_moves_under_what_it_is_for(scenario, settings, still):
+async def test_a_series_moves_under_what_it_is_for(scenario, request, still):
     before = scrape()
-    before = await scenario(settings) or before
-    changed = {text(key) for key in moved(before, scrape())}
-    assert changed >= MOVES[scenario]
+    before, after = await scenario(request) or (before, scrape())
+    assert moves(before, after) >= MOVES[scenario]
 
 
 def collected(store):
@@ -280,14 +405,16 @@ def collected(store):
     }
 
 
-def test_the_collector_tells_of_every_state_of_a_paused_queue():
+def test_the_collector_follows_every_state_of_a_queue():
     store = MemoryStore(lambda: time.time() - 100)
-    store.add([Job(id=f"ready-{number}", func="f") for number in range(2)])
+    scene, where = Scene(store), 'alias="default",queue="default"'
+    scene.ready(4, func="f"), scene.delayed(3), scene.running(2), scene.dead(1)
     store.pause("default")
     found = collected(store)
-    where = 'alias="default",queue="default"'
-    assert found[f'vtasks_jobs{{{where},state="ready"}}'] == 2
-    assert {f'vtasks_jobs{{{where},state="{state}"}}' for state in ("scheduled", "leased", "dead")} <= {*found}
+    states = {
+        state: found[f'vtasks_jobs{{{where},state="{state}"}}'] for state in ("ready", "scheduled", "leased", "dead")
+    }
+    assert states == {"ready": 4, "scheduled": 3, "leased": 2, "dead": 1}
     assert found[f"vtasks_oldest_ready_seconds{{{where}}}"] >= 100
     assert found[f"vtasks_queue_paused{{{where}}}"] == 1
     assert found['vtasks_store_up{alias="default"}'] == 1
@@ -308,127 +435,18 @@ def test_no_series_is_left_out():
     assert {name.removesuffix("_total") for name in shown} == {name.removesuffix("_total") for name in exported}
 
 
+@pytest.mark.parametrize(
+    ("name", "label", "values"),
+    [("vtasks_attempts_total", "outcome", OutcomeKind), ("vtasks_dead_letters_total", "reason", DeadReason)],
+)
+def test_no_way_to_end_is_left_out(name, label, values):
+    shown = {one for series in MOVES.values() for one in series if one.startswith(name)}
+    assert {re.search(rf'{label}="(\w+)"', one).group(1) for one in shown} == {value.value for value in values}
+
+
 def test_counters_of_faults_begin_at_zero():
     metrics.begin(["quiet"])
     quiet = {text(key): value for key, value in scrape().items() if ("queue", "quiet") in key[1]}
     assert quiet['vtasks_rescues_total{queue="quiet",result="buried"}'] == 0
     assert quiet['vtasks_settle_refused_total{queue="quiet"}'] == 0
     assert quiet['vtasks_dead_letters_total{queue="quiet",reason="timed_out"}'] == 0
-
-
-# -- the shipped files ------------------------------------------------------------------------------------------------
-
-COLLECTED = {
-    "vtasks_jobs": {"alias", "queue", "state"},
-    "vtasks_oldest_ready_seconds": {"alias", "queue"},
-    "vtasks_queue_paused": {"alias", "queue"},
-    "vtasks_store_up": {"alias"},
-}
-FUNCTIONS = {"sum", "max", "min", "rate", "increase", "time", "topk", "histogram_quantile", "by", "on", "unless"}
-STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
-
-
-def known():
-    """Every name that a scrape can have, with its labels."""
-    found = dict(COLLECTED)
-    for family in metrics._prometheus.REGISTRY.collect():
-        if family.name.startswith("vtasks_"):
-            labels = {*metrics._prometheus.REGISTRY._names_to_collectors[family.name]._labelnames}
-            if family.type == "histogram":
-                found |= {f"{family.name}_bucket": labels | {"le"}}
-                found |= {f"{family.name}_{end}": labels for end in ("sum", "count")}
-            else:
-                found[f"{family.name}_total" if family.type == "counter" else family.name] = labels
-    return found
-
-
-def used(expression):
-    """The metrics of an expression with the labels that it asks of each, and the labels that it groups by."""
-    bare = STRINGS.sub('""', expression)
-    selectors = re.findall(r"([a-zA-Z_:]\w*)(?:\{([^}]*)\})?", bare)
-    groups = {
-        label.strip() for part in re.findall(r"\b(?:by|on)\s*\(([^)]*)\)", bare) for label in part.split(",") if label
-    }
-    found = {}
-    for name, matchers in selectors:
-        if name.startswith("vtasks_"):
-            found.setdefault(name, set()).update(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
-    words = {name for name, _ in selectors} - {*found} - groups - {"rate_interval", "__rate_interval", "m", "h"}
-    words -= {label for labels in found.values() for label in labels}
-    return found, groups - {""}, words
-
-
-def check(expression):
-    found, groups, words = used(expression)
-    assert found, expression
-    names = known()
-    for name, labels in found.items():
-        assert name in names, f"{name} is not exported: {expression}"
-        assert labels <= names[name], f"{name} has no label {labels - names[name]}: {expression}"
-    assert groups <= set().union(*(names[name] for name in found)), expression
-    assert words <= FUNCTIONS, f"not understood: {words - FUNCTIONS} in {expression}"
-    assert expression.count("(") == expression.count(")"), expression
-    assert expression.count("{") == expression.count("}"), expression
-
-
-RULES = yaml.safe_load((SHIPPED / "alerts.yaml").read_text())["groups"][0]["rules"]
-DASHBOARD = json.loads((SHIPPED / "grafana.json").read_text())
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
-def test_an_alert_asks_for_what_is_exported(rule):
-    check(rule["expr"])
-    assert {*rule} <= {"alert", "expr", "for", "labels", "annotations"}
-    assert re.fullmatch(r"\d+[mh]", rule.get("for", "1m"))
-    assert rule["labels"]["severity"] in ("page", "warning")
-    assert rule["annotations"]["summary"]
-    assert rule["annotations"]["action"]
-
-
-def test_the_rules_of_a_text_name_labels_that_their_expression_leaves():
-    for rule in RULES:
-        _, groups, _ = used(rule["expr"])
-        for label in re.findall(r"\$labels\.(\w+)", json.dumps(rule["annotations"])):
-            assert label in groups, f"{rule['alert']} has no label {label}"
-
-
-def test_promtool_takes_the_rules():
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed")
-    subprocess.run([promtool, "check", "rules", str(SHIPPED / "alerts.yaml")], check=True)
-
-
-PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
-
-
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_a_panel_asks_for_what_is_exported(panel):
-    assert panel["targets"]
-    for target in panel["targets"]:
-        check(target["expr"])
-        asked = used(target["expr"])[1]
-        assert {*re.findall(r"{{(\w+)}}", target["legendFormat"])} <= asked, target
-
-
-def test_panels_do_not_lie_on_each_other():
-    taken = set()
-    for panel in DASHBOARD["panels"]:
-        place = panel["gridPos"]
-        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
-        assert not cells & taken, panel["title"]
-        assert place["x"] + place["w"] <= 24
-        taken |= cells
-    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
-
-
-def test_every_exported_metric_is_on_the_dashboard_or_needs_none():
-    asked = {name for panel in PANELS for target in panel["targets"] for name in used(target["expr"])[0]}
-    missing = {re.sub(r"_(bucket|sum|count)$", "", name) for name in known()} - {
-        re.sub(r"_(bucket|sum|count)$", "", name) for name in asked
-    }
-    # The depth that a worker tells is the collector's; paused and last fired are for alerts; blocks are in seconds.
-    assert missing == {
-        *("vtasks_queue_depth", "vtasks_queue_paused"),
-        *("vtasks_scheduler_last_fired_timestamp_seconds", "vtasks_loop_blocked_total"),
-    }

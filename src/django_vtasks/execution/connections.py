@@ -25,13 +25,15 @@ DEPTH = 20
 
 
 class Ledger:
-    """Counts the slots that have connections; `on_excess` is called, in any thread, when they become too many.
+    """Counts the slots that have connections, and all connections `made`; `on_excess` is called, in any thread, when
+    they become too many.
 
     More than `limit` slots have connections only for as long as the resting ones need to close theirs.
     """
 
     def __init__(self, limit: int, on_excess: Callable[[], None]) -> None:
         self.count = 0
+        self.made = 0
         self.doubted_at = float("-inf")
         self._limit = limit
         self._on_excess = on_excess
@@ -41,6 +43,11 @@ class Ledger:
     def excess(self) -> int:
         """How many slots too many have connections."""
         return self.count - self._limit
+
+    def note_made(self) -> None:
+        """A slot opened a connection, its first or one more."""
+        with self._lock:
+            self.made += 1
 
     def doubt(self) -> None:
         """The server ended a connection, and maybe all that were open then."""
@@ -92,6 +99,7 @@ class Slot:
 
     def opened(self) -> None:
         """A connection was opened in it."""
+        self._ledger.note_made()
         if not self.connected:
             self.proven()
         self.connected = True

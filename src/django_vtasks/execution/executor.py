@@ -46,6 +46,11 @@ class Executor:
         """How many threads that were given up still run."""
         return self._env.threads.abandoned
 
+    @property
+    def connected_slots(self) -> tuple[int, int]:
+        """How many slots have database connections of their functions, and how many those opened so far."""
+        return self._env.connections.count, self._env.connections.made
+
     def start(self, claim: Claim, done: Done) -> StoppableAttempt:
         """Begin the attempt of one claim. Never raises; `done` is called once, on the loop, and never from in here."""
         admitted = self._admit(claim, done)

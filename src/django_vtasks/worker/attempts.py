@@ -27,6 +27,11 @@ class Executing(Protocol):
         """How many threads that were given up still run."""
         ...
 
+    @property
+    def connected_slots(self) -> tuple[int, int]:
+        """How many slots have database connections of their functions, and how many those opened so far."""
+        ...
+
     def start(self, claim: Claim, done: Done) -> Stoppable:
         """Begin the attempt of one claim."""
         ...

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from ..conf import BatchConfig, QueueConfig, WorkerConfig
 from ..events import Emitter, events
-from ..stores.base import WorkerStore
+from ..stores.base import Connections, WorkerStore
 from .diagnostics import DumpOnSignal, dump
 from .executing import executor_options, make_executor
 from .health import Health
@@ -147,9 +147,28 @@ class Worker:
 def _gauges(backend: Any, runtime: Runtime, parts: Parts) -> Service:
     from .gauges import Gauges
 
-    attempts = runtime.attempts
-    counts = backend.admin_store.counts
-    return Gauges(counts, runtime.queues, attempts.slots, lambda: attempts.executor.abandoned_threads, parts.pace)
+    return Gauges(backend.admin_store.counts, runtime.queues, _Watched(runtime), parts.pace)
+
+
+class _Watched:
+    """What the gauges read of a run."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    @property
+    def slots(self) -> tuple[int, int]:
+        slots = self._runtime.attempts.slots
+        return slots.taken, slots.free
+
+    @property
+    def abandoned_threads(self) -> int:
+        return self._runtime.attempts.executor.abandoned_threads
+
+    @property
+    def connections(self) -> dict[str, Connections]:
+        count, opened = self._runtime.attempts.executor.connected_slots
+        return {**self._runtime.store.connections(), "functions": Connections(open=count, opened=opened)}
 
 
 def _configured(

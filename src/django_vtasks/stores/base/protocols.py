@@ -10,6 +10,7 @@ from .values import (
     Added,
     CancelStatus,
     ClaimRequest,
+    Connections,
     Exchange,
     Firing,
     JobFilter,
@@ -186,6 +187,11 @@ class WorkerStore(Protocol):
 
     async def now(self) -> float:
         """The store's clock."""
+        ...
+
+    def connections(self) -> Mapping[str, Connections]:
+        """The connections of this worker to the server, by what they are for: `store`, `lease`, `wait`. Asks nobody:
+        one that the server ended counts until its next use. Empty for a store without a server."""
         ...
 
 

@@ -86,6 +86,14 @@ class WorkerInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Connections:
+    """Connections of one kind: how many are open now, and how many were opened so far, lost ones included."""
+
+    open: int = 0
+    opened: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Pulse:
     """What a worker learns once a second: tokens of its own whose job was cancelled, queues that are paused, how many
     scheduled jobs became ready, and in how many seconds the next one will, or a rate lets the next job start (None =

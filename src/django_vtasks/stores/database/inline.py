@@ -7,6 +7,7 @@ from asgiref.sync import sync_to_async
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from ..base import Connections
 from .options import DatabaseOptions
 from .session import Session, as_store_error, begin_outside
 from .threads import Work
@@ -31,6 +32,10 @@ class CallersThread:
                 return work(connection)
         except (DatabaseError, InterfaceError) as error:
             raise as_store_error(error) from error
+
+    def connections(self) -> Connections:
+        """None: it made none."""
+        return Connections()
 
     def close(self, timeout: float = 0.0) -> None:
         """The connection is the caller's."""

@@ -17,8 +17,10 @@ from typing import Any, Protocol
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 
 from ...jobs.errors import StoreUnavailable
+from ..base import Connections
 from ..base.expiry import GRACE, LATE, Expiry
 from .session import as_store_error
 
@@ -50,6 +52,10 @@ class RunsWork(Protocol):
         """As `call`, for a caller without an event loop."""
         ...
 
+    def connections(self) -> Connections:
+        """The connections it made for itself."""
+        ...
+
     def close(self, timeout: float = 2.0) -> None:
         """Give back what it holds."""
         ...
@@ -63,6 +69,7 @@ class DatabaseThread:
         self._name = name
         self._lock = threading.Lock()
         self._runner: _Runner | None = None
+        self._opened = 0
 
     async def call[T](self, work: Work[T], timeout: float) -> T:
         """What the work returns. Raises StoreUnavailable after `timeout` seconds without an answer."""
@@ -95,6 +102,12 @@ class DatabaseThread:
             raise error
         return result  # type: ignore[no-any-return]
 
+    def connections(self) -> Connections:
+        """See `RunsWork.connections`."""
+        with self._lock:
+            is_open = self._runner is not None and self._runner.is_connected
+            return Connections(open=int(is_open), opened=self._opened)
+
     def close(self, timeout: float = 2.0) -> None:
         """End the thread and its connection, waiting at most `timeout` seconds; a later call starts another one."""
         with self._lock:
@@ -105,10 +118,14 @@ class DatabaseThread:
     def _submit(self, call: _Call) -> "_Runner":
         with self._lock:
             if self._runner is None:
-                self._runner = _Runner(self._alias, self._name)
+                self._runner = _Runner(self._alias, self._name, self._note_opened)
             runner = self._runner
             runner.calls.put(call)
         return runner
+
+    def _note_opened(self) -> None:
+        with self._lock:
+            self._opened += 1
 
     def _late(self, answer: "asyncio.Future[Any]", runner: "_Runner", timeout: float) -> None:
         self._give_up(runner)
@@ -149,13 +166,19 @@ def _no_answer(timeout: float) -> StoreUnavailable:
 class _Runner:
     """The thread itself."""
 
-    def __init__(self, alias: str, name: str) -> None:
+    def __init__(self, alias: str, name: str, on_opened: Callable[[], None]) -> None:
         self.calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._alias = alias
+        self._on_opened = on_opened
         self._abandoned = False
         self._connection: BaseDatabaseWrapper | None = None
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether it has a connection."""
+        return self._connection is not None and self._connection.connection is not None
 
     def finish(self, timeout: float) -> None:
         """Let the thread end after what it was given."""
@@ -173,12 +196,18 @@ class _Runner:
 
     def _serve(self) -> None:
         self._connection = connection = connections[self._alias]
+        connection_created.connect(self._notice)
         while (call := self.calls.get()) is not None:
             if self._abandoned:
                 _refuse(call)
             elif call.wanted():
                 self._run(connection, call)
+        connection_created.disconnect(self._notice)
         _close(connection)
+
+    def _notice(self, connection: BaseDatabaseWrapper, **_others: Any) -> None:
+        if connection is self._connection:
+            self._on_opened()
 
     def _run(self, connection: BaseDatabaseWrapper, call: _Call) -> None:
         try:

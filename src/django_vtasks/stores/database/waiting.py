@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from ...jobs.errors import QueueError, StoreRefused
+from ..base import Connections
 from .listen import CannotListen, Listener
 from .names import column_text
 
@@ -56,6 +57,7 @@ class JobWaiter:
         self._look_at = 0.0
         self._heard_at = float("-inf")
         self._complained = False
+        self._listened = 0
 
     async def wait(self, queues: Iterable[str], timeout: float) -> bool:
         """True as soon as a job may be ready in one of the queues, False after `timeout` seconds."""
@@ -92,6 +94,10 @@ class JobWaiter:
         """The server could not be reached: listen anew before the next wait."""
         self._listen_again_at = 0.0
         self._lost()
+
+    def connections(self) -> Connections:
+        """The connection on which it listens."""
+        return Connections(open=int(self._listener is not None), opened=self._listened)
 
     def close(self) -> None:
         """Stop listening; from any thread."""
@@ -139,6 +145,7 @@ class JobWaiter:
             raise
         else:
             self._listener = listener
+            self._listened += 1
             self._heard_at, self._look_at = now, 0.0
 
     def _poll(self, now: float, problem: QueueError) -> None:

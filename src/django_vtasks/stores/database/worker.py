@@ -12,7 +12,18 @@ from ...jobs.errors import StoreUnavailable
 from ...jobs.model import Claim, Lease, Progress
 from ...jobs.samples import Sample
 from ...jobs.transitions import Settlement
-from ..base import Added, ClaimRequest, Exchange, Firing, Pulse, Purged, QueueCounts, Retention, WorkerInfo
+from ..base import (
+    Added,
+    ClaimRequest,
+    Connections,
+    Exchange,
+    Firing,
+    Pulse,
+    Purged,
+    QueueCounts,
+    Retention,
+    WorkerInfo,
+)
 from . import leases, looking, notify, schedule, upkeep
 from . import samples as sampling
 from .claims import is_ready
@@ -63,6 +74,14 @@ class DatabaseWorkerStore:
     async def now(self) -> float:
         """See `WorkerStore.now`."""
         return await self._run(Session.now)
+
+    def connections(self) -> Mapping[str, Connections]:
+        """See `WorkerStore.connections`."""
+        return {
+            "store": self._thread.connections(),
+            "lease": self._lease_thread.connections(),
+            "wait": self._waiter.connections(),
+        }
 
     # --- jobs ----------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from ..base import (
     Added,
     AddStatus,
     ClaimRequest,
+    Connections,
     Exchange,
     Firing,
     Pulse,
@@ -41,6 +42,10 @@ class MemoryWorkerStore:
     async def now(self) -> float:
         """See `WorkerStore.now`."""
         return self._state.now()
+
+    def connections(self) -> Mapping[str, Connections]:
+        """See `WorkerStore.connections`; there is no server."""
+        return {}
 
     # --- jobs ----------------------------------------------------------------------------------------------------
 

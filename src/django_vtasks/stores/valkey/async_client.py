@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from ...jobs.errors import QueueError
+from ..base import Connections
 from ..base.expiry import Within
 from .client import driver, make_connection
 from .endpoints import Address
@@ -23,6 +24,7 @@ class AsyncClient:
         self._link = link
         self._driver = driver()
         self._connection: Any = None
+        self._opened = 0
         self._lock = asyncio.Lock()
         self._farewell: AsyncGenerator[None] | None = None
 
@@ -47,6 +49,10 @@ class AsyncClient:
                 return await self._send(request)
         except self._driver.all_errors as error:
             raise translate(error, self._link.endpoint) from error
+
+    def connections(self) -> Connections:
+        """Its connection, if it has one now."""
+        return Connections(open=int(self._connection is not None), opened=self._opened)
 
     async def close(self) -> None:
         """Close the connection; the client can be used again."""
@@ -98,6 +104,7 @@ class AsyncClient:
         async with Within(connect + read):
             await connection.connect()
         self._connection = connection
+        self._opened += 1
         if self._farewell is None:
             self._farewell = self._close_with_the_loop()
             _FAREWELLS.add(self._farewell)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...jobs.errors import QueueError
+from ..base import Connections
 from .client import driver, make_connection
 from .endpoints import Address
 from .locate import Link, locate
@@ -20,6 +21,8 @@ class SyncClient:
         self._link = link
         self._driver = driver()
         self._idle: deque[Any] = deque()
+        self._open: set[Any] = set()
+        self._opened = 0
         self._pid = os.getpid()
 
     def run[T](self, plan: Plan[T]) -> T:
@@ -43,10 +46,23 @@ class SyncClient:
         except self._driver.all_errors as error:
             raise translate(error, self._link.endpoint) from error
 
+    def connections(self) -> Connections:
+        """Its connections, those in use included."""
+        return Connections(open=len(self._open), opened=self._opened)
+
+    def turn_to(self, link: Link) -> None:
+        """Use another server, or other timeouts, from now on."""
+        self.close()
+        self._link = link
+
     def close(self) -> None:
         """Close the idle connections; the client can be used again."""
         while self._idle:
-            self._idle.pop().disconnect()
+            self._drop(self._idle.pop())
+
+    def _drop(self, connection: Any) -> None:
+        self._open.discard(connection)
+        connection.disconnect()
 
     def _send(self, request: Request) -> Any:
         parts = wire(request, self._link.guard)
@@ -72,12 +88,12 @@ class SyncClient:
             reply = connection.read_response()
         except self._driver.response_error as error:
             if needs_another_server(error):
-                connection.disconnect()
+                self._drop(connection)
             else:
                 self._idle.append(connection)
             raise
         except BaseException:
-            connection.disconnect()
+            self._drop(connection)
             raise
         self._idle.append(connection)
         return reply
@@ -85,7 +101,7 @@ class SyncClient:
     def _take(self) -> Any:
         if self._pid != os.getpid():
             # The sockets belong to the parent process, which goes on using them.
-            self._idle = deque()
+            self._idle, self._open = deque(), set()
             self._pid = os.getpid()
         try:
             return self._idle.pop()
@@ -96,6 +112,8 @@ class SyncClient:
         link = self._link
         connection = make_connection(self._driver.sync, link.endpoint, self._locate(), link.timeouts)
         connection.connect()
+        self._open.add(connection)
+        self._opened += 1
         return connection
 
     def _locate(self) -> Address | None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...jobs.errors import StoreUnavailable
+from ..base import Connections
 from .async_client import AsyncClient
 from .keys import Keys
 from .locate import Link
@@ -58,6 +59,10 @@ class Wakeup:
         pop = Command(("BLPOP", *map(self._keys.wake, queues), self._block), again=False)
         self._parked = asyncio.create_task(self._blocking.send(pop))
         return self._parked
+
+    def connections(self) -> Connections:
+        """The connection that blocks."""
+        return self._blocking.connections()
 
     async def close(self) -> None:
         """End the block and close the connection."""

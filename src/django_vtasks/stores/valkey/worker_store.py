@@ -13,7 +13,18 @@ from ...jobs.errors import CodecError
 from ...jobs.model import Claim, Lease, Progress, UniqueMode, evolve_job
 from ...jobs.samples import Sample
 from ...jobs.transitions import Settlement
-from ..base import Added, ClaimRequest, Exchange, Firing, Pulse, Purged, QueueCounts, Retention, WorkerInfo
+from ..base import (
+    Added,
+    ClaimRequest,
+    Connections,
+    Exchange,
+    Firing,
+    Pulse,
+    Purged,
+    QueueCounts,
+    Retention,
+    WorkerInfo,
+)
 from . import overview, sampling, upkeep
 from .admission import Gate
 from .async_client import AsyncClient
@@ -72,6 +83,14 @@ class ValkeyWorkerStore:
         await self._wakeup.close()
         await self._client.close()
         self._lease_client.close()
+
+    def connections(self) -> Mapping[str, Connections]:
+        """See `WorkerStore.connections`."""
+        return {
+            "store": self._client.connections(),
+            "lease": self._lease_client.connections(),
+            "wait": self._wakeup.connections(),
+        }
 
     # --- jobs ----------------------------------------------------------------------------------------------------
 
@@ -150,8 +169,8 @@ class ValkeyWorkerStore:
         """See `WorkerStore.extend`."""
         link = self._link.within(seconds / 3)
         if link.timeouts != self._lease_link.timeouts:
-            self._lease_client.close()
-            self._lease_link, self._lease_client = link, SyncClient(link)
+            self._lease_link = link
+            self._lease_client.turn_to(link)
         return bool(self._lease_client.send(call("extend", self._now(), owner, seconds)))
 
     def release(self, owner: str) -> None:
