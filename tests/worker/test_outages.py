@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from django_vtasks.events import SettleRefused, StoreOutage, StoreRecovered
-from django_vtasks.jobs.errors import StoreRefused
+from django_vtasks.jobs.errors import StoreRefused, StoreUnavailable
 from django_vtasks.jobs.transitions import Bury
 from django_vtasks.stores.memory import MemoryStore
 from django_vtasks.worker.service import ServiceCrashed
@@ -196,12 +196,17 @@ class Picky:
     def __init__(self, bench, error):
         self.bad: set[str] = set()
         self.error = error
+        #: How many burials find the store away.
+        self.away_for_burials = 0
         self._exchange = bench.store.exchange
         bench.store.exchange = self.exchange
 
     async def exchange(self, settlements, request):
         if any(s.claim.lease.job_id in self.bad and not isinstance(s.decision, Bury) for s in settlements):
             raise self.error
+        if self.away_for_burials and any(isinstance(s.decision, Bury) for s in settlements):
+            self.away_for_burials -= 1
+            raise StoreUnavailable("the store is away")
         return await self._exchange(settlements, request)
 
 
@@ -234,6 +239,24 @@ async def test_an_outcome_that_cannot_be_stored_is_found_out_when_it_is_alone(er
         await bench.until_running(1)
         bench.executor.running[0].end()
         await bench.until_state(job, "dead")
+
+
+@pytest.mark.parametrize("error", [ValueError("no such character"), StoreRefused("value too long")])
+async def test_no_outcome_is_lost_when_the_store_goes_away_while_another_is_buried(error):
+    """A job whose outcome was forgotten would be run a second time, as a claim nobody works on."""
+    bench = Bench(concurrency=5, heartbeat_interval=0.1)
+    picky = Picky(bench, error)
+    jobs = bench.add(5)
+    picky.bad = set(jobs[1:4])
+    picky.away_for_burials = 2
+    async with bench.run():
+        await bench.until_running(5)
+        for attempt in bench.executor.running:
+            attempt.end()
+        for job in jobs:
+            await bench.until_state(job, "dead" if job in picky.bad else "succeeded")
+        assert picky.away_for_burials == 0
+        assert len(bench.executor.attempts) == 5
 
 
 async def test_a_full_store_buries_nothing(flaky):

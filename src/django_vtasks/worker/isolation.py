@@ -24,32 +24,49 @@ class Isolation:
         self._settler = settler
         self._keeper = keeper
         self._refused_at: dict[str, float] = {}
+        #: Tokens of outcomes that the store did not take while it took others.
+        self._convicted: set[str] = set()
 
     async def settle_each(self, settlements: Sequence[Settlement], error: Exception) -> None:
         """Settle each by itself. Raises `error` when that shows that the trouble is with the store; what is not
-        written is put back."""
+        written is put back, however this ends."""
+        left = {settlement.claim.lease.token: settlement for settlement in settlements}
+        try:
+            failed = await self._settle_all(left)
+            if len(failed) < len(settlements):
+                self._convicted.update(settlement.claim.lease.token for settlement, _ in failed)
+            for settlement, refusal in failed:
+                if not self._is_unstorable(settlement, refusal, alone=len(failed) == 1):
+                    raise error
+                await self._bury(settlement, refusal)
+                del left[settlement.claim.lease.token]
+        finally:
+            if left:
+                self._settler.put_back(list(left.values()))
+
+    async def _settle_all(self, left: dict[str, Settlement]) -> list[tuple[Settlement, Exception]]:
+        """Settle each alone and take it out of `left`; returns those that the store did not take, with its reasons."""
         failed: list[tuple[Settlement, Exception]] = []
-        for position, settlement in enumerate(settlements):
+        for token, settlement in list(left.items()):
             try:
                 await self._settle(settlement)
             except StoreUnavailable:
-                self._settler.put_back([*(item for item, _ in failed), *settlements[position:]])
                 raise
             except Exception as alone:
                 failed.append((settlement, alone))
-        for position, (settlement, refusal) in enumerate(failed):
-            if len(failed) < len(settlements) or self._is_unstorable(settlement, refusal, alone=len(failed) == 1):
-                await self._bury(settlement, refusal)
             else:
-                self._settler.put_back([item for item, _ in failed[position:]])
-                raise error
+                del left[token]
+        return failed
 
     async def _settle(self, settlement: Settlement) -> None:
         self._settler.written([settlement], await self._store.exchange([settlement], None))
         self._refused_at.pop(settlement.claim.lease.token, None)
+        self._convicted.discard(settlement.claim.lease.token)
 
     def _is_unstorable(self, settlement: Settlement, error: Exception, *, alone: bool) -> bool:
         """Whether it is this outcome that cannot be stored; a store that renews leases takes what it can take."""
+        if settlement.claim.lease.token in self._convicted:
+            return True
         if not isinstance(error, StoreRefused):
             return alone and isinstance(error, UNSTORABLE)
         since = self._refused_at.setdefault(settlement.claim.lease.token, time.monotonic())
@@ -65,8 +82,4 @@ class Isolation:
         )
         at = max(time.time(), claim.started_at)
         decision = decide(claim, Raised(failure=failure), Policy(max_attempts=1), at)
-        try:
-            await self._settle(replace(settlement, decision=decision))
-        except Exception:
-            self._settler.put_back([settlement])
-            raise
+        await self._settle(replace(settlement, decision=decision))
