@@ -81,6 +81,8 @@ class Feed:
     ) -> None:
         self.accepted: dict[str, Call] = {}
         self.unsure: list[Call] = []
+        #: What was said of each of those.
+        self.refusals: list[str] = []
         #: When which kind was accepted (monotonic clock).
         self.moments: list[tuple[float, str]] = []
         self._calls = calls(random.Random(rng.random()), kinds, long_share)
@@ -131,8 +133,9 @@ class Feed:
             kind = KINDS[call.kind]
             task = getattr(tasks, kind.task)
             result = (task.using(queue_name=kind.queue) if kind.queue else task).enqueue(call.label, call.seconds)
-        except (StoreUnavailable, StoreRefused, Error):
+        except (StoreUnavailable, StoreRefused, Error) as error:
             self.unsure.append(call)
+            self.refusals.append(str(error))
             close_old_connections()
             time.sleep(0.1)
         else:

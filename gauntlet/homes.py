@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar
 
+from gauntlet.disks import SmallDisk
 from tests.support.processes import manage
 from tests.support.servers import PostgresServer, Server, ValkeyServer
 
@@ -176,6 +177,15 @@ class PostgresHome(DatabaseHome):
         if self.template is None:
             _migrate(self.url(None))
 
+    def move_to_a_small_disk(self, *, with_log: bool) -> SmallDisk:
+        """Have the server go on with its data on a disk that can be filled, and its log of changes there or not."""
+        assert isinstance(self.server, _CopiedPostgres)
+        self.server.stop()
+        self.server.move_to_a_small_disk(with_log=with_log)
+        self.server.start()
+        assert self.server.disk is not None
+        return self.server.disk
+
     def url(self, port: int | None) -> str:
         return f"postgresql://postgres@127.0.0.1:{port or self.port}/vtasks"
 
@@ -204,7 +214,30 @@ class _CopiedPostgres(PostgresServer):
     def __init__(self, template: Path | None) -> None:
         super().__init__(fsync="on")
         self.external_url = ""
+        self.disk: SmallDisk | None = None
         self._template = template
+
+    @property
+    def user(self) -> str | None:
+        # What leads a process to the disk takes our rights, and drops them.
+        return super().user if self.disk is None else None
+
+    def command(self, data: Path) -> list[str]:
+        command = super().command(data)
+        return command if self.disk is None else self.disk.inside(*command)
+
+    def move_to_a_small_disk(self, *, with_log: bool) -> None:
+        """Put the data onto a disk that can be filled. The server must not run."""
+        data = self.folder / "data"
+        if not with_log:
+            (data / "pg_wal").rename(self.folder / "wal")
+            (data / "pg_wal").symlink_to(self.folder / "wal")
+        self.disk = SmallDisk(data, user=self.user)
+
+    def discard(self) -> None:
+        super().discard()
+        if self.disk is not None:
+            self.disk.close()
 
     def prepare(self, data: Path) -> None:
         if self._template is None:

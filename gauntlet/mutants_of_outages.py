@@ -47,7 +47,7 @@ MUTANTS_OF_OUTAGES = [
         name="crashes-in-an-outage",
         about="a store that is away is an unexpected error",
         changes=(("worker/service.py", "OUTAGES = (StoreUnavailable, StoreRefused)", "OUTAGES = (StoreRefused,)"),),
-        scenarios=("restart", "refuse", "cut", "client-kill", "terminate"),
+        scenarios=("restart", "refuse", "cut", "client-kill", "terminate", "disk"),
     ),
     Mutation(
         name="batches-stay-away",
@@ -143,6 +143,21 @@ MUTANTS_OF_OUTAGES = [
         changes=(("worker/reconciler.py", "return time.monotonic() >= self._due_at", "return False"),),
         scenarios=("replies",),
         stores=("valkey",),
+    ),
+    Mutation(
+        name="full-is-final",
+        about="an outcome that finds the disk full becomes a dead letter",
+        changes=(
+            (
+                "stores/database/session.py",
+                "    return StoreUnavailable(text) if _is_passing(error, text) else StoreRefused(text)",
+                "    full = 'No space left' in text\n"
+                "    return StoreUnavailable(text) if _is_passing(error, text) and not full else StoreRefused(text)",
+            ),
+            ("worker/isolation.py", "return self._keeper.pace.turned_at > since", "return since > 0"),
+        ),
+        scenarios=("disk",),
+        stores=("postgres",),
     ),
     Mutation(
         name="keeps-the-dead-connection",

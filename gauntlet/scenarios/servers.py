@@ -22,7 +22,7 @@ def restart_with_data(stage: Stage) -> None:
 
     Caught: crashes-in-an-outage, batches-stay-away, always-ready, traceback-per-try.
     """
-    workers, scheduler = _under_load(stage), _scheduler(stage)
+    workers, scheduler = under_load(stage), _scheduler(stage)
     server = stage.home.server
     with Outage(stage, workers, scheduler=scheduler) as outage:
         server.kill() if stage.rng.random() < 0.5 else server.stop()
@@ -38,7 +38,7 @@ def restart_without_data(stage: Stage) -> None:
 
     Caught: trusts-the-script-cache.
     """
-    workers = _under_load(stage)
+    workers = under_load(stage)
     with Outage(stage, workers) as outage:
         stage.home.server.kill()
         time.sleep(stage.rng.uniform(4, 6))
@@ -57,7 +57,7 @@ def server_that_hangs(stage: Stage) -> None:
 
     Caught: waits-for-ever, always-ready.
     """
-    workers, scheduler = _under_load(stage), _scheduler(stage)
+    workers, scheduler = under_load(stage), _scheduler(stage)
     with Outage(stage, workers, scheduler=scheduler) as outage:
         stage.home.server.pause()
         time.sleep(GIVEN_UP[stage.home.name] + stage.rng.uniform(1, 4))
@@ -72,7 +72,7 @@ def server_that_is_full(stage: Stage) -> None:
 
     Caught: needs-memory-to-work.
     """
-    workers = _under_load(stage)
+    workers = under_load(stage)
     (feed,) = stage.feeds
     with Outage(stage, workers, kind=Kind.UNNOTICED) as outage, stage.home.client() as client:
         for _ in range(80):
@@ -94,7 +94,7 @@ def scripts_that_vanish(stage: Stage) -> None:
 
     Caught: trusts-the-script-cache.
     """
-    workers = _under_load(stage)
+    workers = under_load(stage)
     outage = Outage(stage, workers, kind=Kind.UNNOTICED)
     with stage.home.client() as client:
         _disturb(stage, outage, client.script_flush, every=0.05)
@@ -110,7 +110,7 @@ def connections_that_the_server_kills(stage: Stage) -> None:
 
     Caught: crashes-in-an-outage, forgets-what-failed.
     """
-    workers = _under_load(stage)
+    workers = under_load(stage)
     killed: list[int] = []
     outage = Outage(stage, workers, kind=Kind.FLICKER)
     with stage.home.client() as client:
@@ -130,7 +130,7 @@ def sessions_that_the_server_terminates(stage: Stage) -> None:
 
     Caught: crashes-in-an-outage, keeps-the-dead-connection.
     """
-    workers = _under_load(stage)
+    workers = under_load(stage)
     killed: list[int] = []
     outage = Outage(stage, workers, kind=Kind.FLICKER)
     with stage.home.client() as client:
@@ -148,7 +148,8 @@ def sessions_that_the_server_terminates(stage: Stage) -> None:
     outage.judge()
 
 
-def _under_load(stage: Stage) -> list[Worker]:
+def under_load(stage: Stage) -> list[Worker]:
+    """Three workers, watched by probes, and a feed."""
     workers = stage.start_workers("ada", "bob", "cyd", probed=True)
     stage.feed(300, rate=80.0)
     return workers
