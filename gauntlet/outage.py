@@ -149,6 +149,11 @@ class Outage:
                 yield f"{worker.name}: not alive {ill[0].at - self.began:.1f} s after an outage began"
 
 
+def duration(stage: Stage, least: float, most: float) -> float:
+    """Seconds that an outage lasts: longer by as much as a slow machine may take longer to notice it."""
+    return stage.rng.uniform(least, most) + NOTICE * max(0.0, PATIENCE - 1.0)
+
+
 def until_steady(stage: Stage, workers: list[Worker]) -> float:
     """Wait until every worker and every queue has been at work for as long as a rate is measured over."""
     for queue in QUEUES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from gauntlet.fleet import Worker
-from gauntlet.outage import Kind, Outage
+from gauntlet.outage import Kind, Outage, duration
 from gauntlet.proxy import Proxy
 from gauntlet.scenarios.registry import SERVED, scenario
 from gauntlet.scenarios.servers import GIVEN_UP
@@ -21,7 +21,7 @@ def network_that_refuses(stage: Stage) -> None:
     proxy, workers = _behind_a_proxy(stage)
     with Outage(stage, workers) as outage:
         proxy.refuse()
-        time.sleep(stage.rng.uniform(5, 8))
+        time.sleep(duration(stage, 5, 8))
         proxy.pass_on()
     stage.exercised(proxy.cuts >= len(workers), f"only {proxy.cuts} connections were cut")
     outage.judge()
@@ -36,7 +36,7 @@ def network_that_swallows(stage: Stage) -> None:
     proxy, workers = _behind_a_proxy(stage)
     with Outage(stage, workers) as outage:
         proxy.swallow()
-        time.sleep(GIVEN_UP[stage.home.name] + stage.rng.uniform(1, 4))
+        time.sleep(GIVEN_UP[stage.home.name] + duration(stage, 1, 4))
         proxy.pass_on()
     stage.exercised(proxy.swallowed, "nothing was swallowed")
     stage.facts["swallowed_bytes"] = proxy.swallowed

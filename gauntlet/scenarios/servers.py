@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import count
 
 from gauntlet.fleet import Worker
-from gauntlet.outage import BEAT, Kind, Outage
+from gauntlet.outage import BEAT, Kind, Outage, duration
 from gauntlet.scenarios.registry import SERVED, scenario
 from gauntlet.stage import HEARTBEAT, LEASE, Stage
 
@@ -26,7 +26,7 @@ def restart_with_data(stage: Stage) -> None:
     server = stage.home.server
     with Outage(stage, workers, scheduler=scheduler) as outage:
         server.kill() if stage.rng.random() < 0.5 else server.stop()
-        time.sleep(stage.rng.uniform(5, 8))
+        time.sleep(duration(stage, 5, 8))
         server.start()
     outage.judge()
     scheduler.end()
@@ -41,7 +41,7 @@ def restart_without_data(stage: Stage) -> None:
     workers = under_load(stage)
     with Outage(stage, workers) as outage:
         stage.home.server.kill()
-        time.sleep(stage.rng.uniform(4, 6))
+        time.sleep(duration(stage, 4, 6))
         stage.home.forget()
         stage.home.server.start()
         stage.forgotten |= stage.accepted().keys()
@@ -60,7 +60,7 @@ def server_that_hangs(stage: Stage) -> None:
     workers, scheduler = under_load(stage), _scheduler(stage)
     with Outage(stage, workers, scheduler=scheduler) as outage:
         stage.home.server.pause()
-        time.sleep(GIVEN_UP[stage.home.name] + stage.rng.uniform(1, 4))
+        time.sleep(GIVEN_UP[stage.home.name] + duration(stage, 1, 4))
         stage.home.server.resume()
     outage.judge()
     scheduler.end()
