@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 import time
 from abc import ABC, abstractmethod
+from functools import cached_property
 from pathlib import Path
 from typing import ClassVar, NoReturn
 
@@ -415,7 +416,7 @@ class PostgresServer(Server):
 
 
 class MariaDBServer(Server):
-    """MariaDB from the system; user `vtasks` without a password, database `vtasks`."""
+    """MariaDB or MySQL, whichever PATH has (MariaDB before); user `vtasks` without a password, database `vtasks`."""
 
     title = "MariaDB"
     variable = "VTASKS_TEST_MYSQL_URL"
@@ -427,10 +428,25 @@ class MariaDBServer(Server):
         "CREATE USER IF NOT EXISTS 'vtasks'@'%';\n"
         "GRANT ALL ON *.* TO 'vtasks'@'%' WITH GRANT OPTION;\n"
     )
+    FLAVOURS: ClassVar[dict[str, tuple[str, ...]]] = {
+        "MariaDB": ("--innodb-log-file-size=16M",),
+        "MySQL": (
+            "--innodb-redo-log-capacity=32M",
+            "--mysqlx=OFF",
+            "--performance-schema=OFF",
+            "--secure-file-priv=NULL",
+        ),
+    }
 
     @property
     def url(self) -> str:
         return self.external_url or f"mysql://vtasks@{LOOPBACK}:{self.port}/vtasks"
+
+    @cached_property
+    def flavour(self) -> str:
+        """`MariaDB` or `MySQL`: both call their program `mysqld`."""
+        told = subprocess.run([self.program("mariadbd", "mysqld"), "--version"], capture_output=True, check=False)
+        return "MariaDB" if b"MariaDB" in told.stdout else "MySQL"
 
     def program(self, *names: str) -> str:
         found = find_program(*names)
@@ -439,12 +455,16 @@ class MariaDBServer(Server):
         return str(found)
 
     def prepare(self, data: Path) -> None:
-        self.program("mariadbd", "mysqld")
-        self.run(
-            *(self.program("mariadb-install-db", "mysql_install_db"), "--no-defaults", f"--datadir={data}"),
-            *("--auth-root-authentication-method=normal", "--skip-test-db", "--innodb-log-file-size=16M"),
-            f"--user={self.user or getpass.getuser()}",
-        )
+        server = self.program("mariadbd", "mysqld")
+        if self.flavour == "MySQL":
+            initialize = (server, "--no-defaults", "--initialize-insecure", f"--datadir={data}")
+            self.run(*initialize, *self.FLAVOURS["MySQL"], timeout=2 * START_DEADLINE)
+        else:
+            self.run(
+                *(self.program("mariadb-install-db", "mysql_install_db"), "--no-defaults", f"--datadir={data}"),
+                *("--auth-root-authentication-method=normal", "--skip-test-db", *self.FLAVOURS["MariaDB"]),
+                f"--user={self.user or getpass.getuser()}",
+            )
         (self.folder / "setup.sql").write_text(self.SETUP)
         (self.folder / "setup.sql").chmod(0o644)
 
@@ -454,7 +474,7 @@ class MariaDBServer(Server):
             "--no-defaults",
             *(f"--datadir={data}", f"--socket={self.folder / 'm.sock'}", f"--pid-file={self.folder / 'm.pid'}"),
             *(f"--port={self.port}", f"--bind-address={LOOPBACK}", f"--init-file={self.folder / 'setup.sql'}"),
-            *("--skip-name-resolve", "--max-connections=200", "--innodb-log-file-size=16M"),
+            *("--skip-name-resolve", "--max-connections=200", *self.FLAVOURS[self.flavour]),
             *("--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=2", "--skip-log-bin"),
             *self.options,
         ]
