@@ -13,13 +13,15 @@ from gauntlet.stage import HEARTBEAT, LEASE, Stage
 from gauntlet.waiting import PATIENCE
 
 PAST_THE_LEASE = LEASE + 1.0
+AT_ONCE = 0.1
+"""Seconds after a freeze within which a function begins that was about to when the process was stopped."""
 
 
 class Trouble:
     """Keeps workers of these names running, whatever it does to them. Times are of the monotonic clock.
 
     `freezes` has from when to when each process stood still, `deaths` when it was killed, `done` how often what was
-    done.
+    done. `late` are the runs of lost jobs that began as their process was let go, by process and moment.
     """
 
     def __init__(self, stage: Stage, names: Iterable[str], **options: object) -> None:
@@ -27,6 +29,7 @@ class Trouble:
         self.freezes: dict[int, list[tuple[float, float]]] = {}
         self.deaths: dict[int, float] = {}
         self.done: Counter[str] = Counter()
+        self.late: dict[tuple[int, float], set[str]] = {}
         self._options = options
         self._frozen: dict[Worker, tuple[float, float]] = {}
         self.workers = {worker.name: worker for worker in stage.start_workers(*names, **options)}
@@ -46,6 +49,8 @@ class Trouble:
                 # It is told of each job that it lost, and of what timed out meanwhile.
                 worker.lines += 3 * len(self.stage.ledger.open_in(worker.pid)) + 20
                 worker.tracebacks += 1
+                # PostgreSQL ends the session of who stands still in a transaction: nobody is to wait for its locks.
+                worker.outage_lines += self.stage.home.name == "postgres"
                 del self._frozen[worker]
                 worker.resume()
                 self.freezes.setdefault(worker.pid, []).append((since, time.monotonic()))
@@ -86,7 +91,11 @@ class Trouble:
             self.stage.expect(code == 0, f"{worker.name} ended with exit code {code}")
 
     def over(self, run: Run, *, lost: bool) -> float:
-        """When a run counts as over; `lost`: its worker lost its lease, which ran out a term after its renewal."""
+        """When a run counts as over; `lost`: its worker lost its lease, which ran out a term after its renewal.
+
+        A process can be stopped between its last look at the lease and the first line of the function, which it then
+        begins when it is let go. Such a run counts as none, and is in `late`.
+        """
         ends = [run.over] if run.over is not None else []
         if run.pid in self.deaths:
             ends.append(self.deaths[run.pid])
@@ -94,6 +103,10 @@ class Trouble:
             term = LEASE - 1.5 * HEARTBEAT
             freezes = self.freezes.get(run.pid, ())
             ends += [since + term for since, until in freezes if until > run.began and until - since > term]
+            for since, until in freezes:
+                if until <= run.began < until + AT_ONCE and until - since > term:
+                    self.late.setdefault((run.pid, until), set()).add(run.nonce)
+                    ends.append(run.began)
         return max(run.began, min(ends, default=float("inf")))
 
     def _replace(self, worker: Worker) -> None:

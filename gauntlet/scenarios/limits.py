@@ -34,7 +34,8 @@ HOT = 60
 def limits_among_the_dying(stage: Stage) -> None:
     """Concurrency, rates and queue limits while workers are killed and frozen: never above, and drained at the end.
 
-    A run counts until its end, the death of its worker, or, when that was frozen, the end of its lease. Rates are
+    A run counts until its end, the death of its worker, or, when that was frozen, the end of its lease. The one that
+    was about to begin when its worker was stopped may begin late, and its outcome is refused. Rates are
     judged by the moments of the claims, which the store's clock gives. Others' throughput is compared at quiet times,
     with one key that runs all it may but has nothing waiting, and with the same key that has.
     A queue of its own tells what the machine lost meanwhile.
@@ -194,6 +195,9 @@ class Judge:
                 limit = NARROW if name == "narrow" else AT_ONCE
                 if change > 0 and running > limit:
                     yield f"{running} of {name} ran at {at:.3f}, {limit} are the limit"
+        for (pid, at), runs in self._trouble.late.items():
+            if len(runs) > 1:
+                yield f"{len(runs)} runs began late in {pid} when it was let go at {at:.3f}, one alone can be about to"
 
     def rates(self) -> Iterator[str]:
         """No window had more starts than its length and the burst allow, and nothing ran before it was claimed."""
