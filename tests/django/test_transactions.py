@@ -167,6 +167,23 @@ def test_sync_code_called_from_a_coroutine_has_its_own_transaction(memory):
         assert memory.get(result.id) is not None
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_a_coroutine_opened_itself_is_waited_for(memory, monkeypatch):
+    """Django allows it with a variable in the environment, which notebooks set."""
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "1")
+
+    async def main():
+        try:
+            with transaction.atomic():
+                result = await sample.bare.aenqueue(1)
+                assert memory.get(result.id) is None
+        finally:
+            connections.close_all()
+        return result
+
+    assert memory.get(asyncio.run(main()).id) is not None
+
+
 @pytest.fixture
 def other(django_db_blocker, tmp_path):
     """A second database alias."""

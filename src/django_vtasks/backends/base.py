@@ -140,11 +140,13 @@ class VTasksBaseBackend(BaseTaskBackend):
         On a store that does not share the caller's transaction the job is stored when that commits. Raises
         InvalidTask, TypeError or ValueError for a call that cannot be stored, and StoreUnavailable.
         """
-        return self._enqueuer.run([self._entry(task, args, kwargs)])[0]
+        store = self.client_store
+        return self._enqueuer.run_one(self._entry(task, args, kwargs, store), store)
 
     async def aenqueue(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """As `enqueue`."""
-        return (await self._enqueuer.arun([self._entry(task, args, kwargs)]))[0]
+        store = self.client_store
+        return await self._enqueuer.arun_one(self._entry(task, args, kwargs, store), store)
 
     def enqueue_many(self, calls: Iterable[Call]) -> list[Result | None]:
         """Enqueue `(task, args, kwargs)` triples; one result per call, in order, None for a refused duplicate.
@@ -152,11 +154,13 @@ class VTasksBaseBackend(BaseTaskBackend):
         All are validated before any is stored; they are stored in chunks, so an unavailable store may leave the
         first chunks done: the error says how many.
         """
-        return self._enqueuer.run([self._entry(*call) for call in map(triple, calls)])
+        store = self.client_store
+        return self._enqueuer.run([self._entry(*call, store) for call in map(triple, calls)])
 
     async def aenqueue_many(self, calls: Iterable[Call]) -> list[Result | None]:
         """As `enqueue_many`."""
-        return await self._enqueuer.arun([self._entry(*call) for call in map(triple, calls)])
+        store = self.client_store
+        return await self._enqueuer.arun([self._entry(*call, store) for call in map(triple, calls)])
 
     def check_call(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskOptions:
         """The task's options, once it is sure that the task and its arguments can be enqueued here.
@@ -174,9 +178,9 @@ class VTasksBaseBackend(BaseTaskBackend):
             check_call(task, kept.shape, args, kwargs)
         return kept.options
 
-    def _entry(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Entry:
+    def _entry(self, task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any], store: ClientStore) -> Entry:
         options = self.check_call(task, args, kwargs)
-        job = to_job(task, args, kwargs, id=self.client_store.new_id(), now=clock())
+        job = to_job(task, args, kwargs, id=store.new_id(), now=clock())
         result = new_result(task, job, self.alias)
         return Entry(job, result, options.on_commit, options.on_duplicate == "result")
 

@@ -1,10 +1,14 @@
 """Which transaction of the caller an enqueue has to wait for."""
 
+import asyncio
+import os
+from contextvars import ContextVar
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from asgiref.sync import AsyncToSync
 from django.db import DEFAULT_DB_ALIAS, connections, transaction
+from django.db.backends.signals import connection_created
 
 
 def open_transaction(on_commit: bool | str) -> str | None:  # noqa: FBT001 - the value of an option
@@ -22,6 +26,26 @@ def open_transaction(on_commit: bool | str) -> str | None:  # noqa: FBT001 - the
     if on_commit is not True:
         return on_commit if on_commit in open_ones else None
     return DEFAULT_DB_ALIAS if DEFAULT_DB_ALIAS in open_ones else open_ones[0]
+
+
+class _Loops:
+    """Whether a connection of Django's was ever opened in a thread whose event loop ran, which Django refuses unless
+    `DJANGO_ALLOW_ASYNC_UNSAFE` is set. A context of an event loop has a transaction open only on such a connection."""
+
+    opened = bool(os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"))
+
+
+def _note_loop(**_kwargs: Any) -> None:
+    if not _Loops.opened and asyncio._get_running_loop() is not None:
+        _Loops.opened = True
+
+
+connection_created.connect(_note_loop, weak=False, dispatch_uid="django_vtasks.backends.commit")
+
+
+def open_in_loop(on_commit: bool | str) -> str | None:  # noqa: FBT001 - the value of an option
+    """As `open_transaction`, for a coroutine: looking at all connections costs as much as the rest of an enqueue."""
+    return open_transaction(on_commit) if _Loops.opened else None
 
 
 class CommitHook:
@@ -84,6 +108,18 @@ def called_from_sync() -> bool:
     """Whether the running coroutine was started by sync code that waits for it, so whose transaction counts.
 
     In a server's event loop nobody waits in another thread, and asking that thread would cost a switch per enqueue.
+    The answer stays the same as long as the coroutine's task lives, and is dear where it is no.
     """
+    task = asyncio.current_task()
+    free = _free.get()
+    if free is not None and free() is task:
+        return False
     executors = getattr(AsyncToSync, "executors", None)
-    return executors is None or getattr(executors, "current", None) is not None
+    answer = executors is None or getattr(executors, "current", None) is not None
+    if not answer and task is not None:
+        _free.set(ref(task))
+    return answer
+
+
+_free: ContextVar[ReferenceType[asyncio.Task[Any]] | None] = ContextVar("vtasks_free_task", default=None)
+"""The task for which nobody waits in sync code; contexts made from this one have it too, but are of other tasks."""

@@ -11,9 +11,9 @@ from ..events import JobAdded, events
 from ..framework import TaskResultDoesNotExist, is_heard, is_only_logged, task_enqueued
 from ..jobs.errors import QueueError
 from ..jobs.model import Job
-from ..stores.base import Added, AddStatus, DeferredStore
+from ..stores.base import Added, AddStatus, ClientStore, DeferredStore
 from ..tasks import VTaskResult
-from .commit import CommitHook, after_commit, called_from_sync, open_transaction
+from .commit import CommitHook, after_commit, called_from_sync, open_in_loop, open_transaction
 from .traced import is_traced, traced
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ CHUNK = 500
 """How many jobs go to a store in one call."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Entry:
     """A validated call: its job, its result, and what its task says about commits and duplicates."""
 
@@ -78,7 +78,47 @@ class Enqueuer:
             await self._aannounce(results)
         return _merged(entries, waiting, results)
 
+    def run_one(self, entry: Entry, store: ClientStore) -> Result | None:
+        """As `run`, without what only several entries need."""
+        if is_traced():
+            return self.run([entry])[0]
+        if not store.transactional and self._waits(entry, open_transaction(entry.on_commit)):
+            return entry.result
+        answer = store.add([entry.job])[0]
+        if events.wanted(JobAdded):
+            self._tell([entry], [answer])
+        result = entry.result if answer.status is AddStatus.ADDED else self._answer(entry, answer)
+        if is_heard(task_enqueued):
+            self._announce([result])
+        return result
+
+    async def arun_one(self, entry: Entry, store: ClientStore) -> Result | None:
+        """As `run_one`."""
+        if is_traced():
+            return (await self.arun([entry]))[0]
+        if not store.transactional:
+            if self._waits(entry, open_in_loop(entry.on_commit)):
+                return entry.result
+            if called_from_sync() and await sync_to_async(self._waits_in_thread)(entry):
+                return entry.result
+        answer = (await store.aadd([entry.job]))[0]
+        if events.wanted(JobAdded):
+            self._tell([entry], [answer])
+        result = entry.result if answer.status is AddStatus.ADDED else await self._aanswer(entry, answer)
+        if is_heard(task_enqueued):
+            await self._aannounce([result])
+        return result
+
     # --- waiting for the commit
+
+    def _waits(self, entry: Entry, alias: str | None) -> bool:
+        """Leave an entry to a commit hook, if a transaction is open in an alias."""
+        if alias is not None:
+            after_commit(alias, Push(self, [entry], self._backend))
+        return alias is not None
+
+    def _waits_in_thread(self, entry: Entry) -> bool:
+        return self._waits(entry, open_transaction(entry.on_commit))
 
     def _deferred(self, entries: Sequence[Entry]) -> frozenset[Entry]:
         """The entries that are left to a commit hook, because a transaction is open that their store does not join."""

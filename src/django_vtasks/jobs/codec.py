@@ -7,7 +7,7 @@ empty. Fields unknown here are kept in `Job.extra` and written back. `id` is alw
 
 from .letters import decode_letter, encode_letter
 from .model import Job
-from .payload import COMPRESS_THRESHOLD, MARKER, from_payload, pack, to_payload, unpack
+from .payload import COMPRESS_THRESHOLD, MARKER, from_payload, pack, squeeze, to_payload, unpack
 
 __all__ = [
     "COMPRESS_THRESHOLD",
@@ -28,7 +28,10 @@ def encode(job: Job, *, compress: bool = True) -> bytes:
 
     A limited job is never compressed: a store that keeps nothing but payloads reads the limit out of it.
     """
-    return pack(to_payload(job), compress=compress and job.limit is None)
+    compress = compress and job.limit is None
+    if job.encoded is not None:
+        return squeeze(job.encoded) if compress else job.encoded
+    return pack(to_payload(job), compress=compress)
 
 
 def decode(raw: bytes, *, fallback_id: str = "", fallback_queue: str = "default") -> Job:

@@ -37,7 +37,12 @@ def pack(payload: Mapping[str, Any], *, compress: bool = True) -> bytes:
         data = orjson.dumps(payload)
     except TypeError as error:
         raise CodecError(f"not JSON: {error}") from error
-    if compress and len(data) > COMPRESS_THRESHOLD:
+    return squeeze(data) if compress else data
+
+
+def squeeze(data: bytes) -> bytes:
+    """JSON bytes, compressed above the threshold."""
+    if len(data) > COMPRESS_THRESHOLD:
         return MARKER + zstd.compress(data)
     return data
 

@@ -11,6 +11,7 @@ import orjson
 from ..conf import settings
 from ..framework import AnyTask
 from ..jobs.errors import JobTooLarge
+from ..jobs.mould import Written
 
 ACCEPTED = (
     "JSON arguments are text, numbers (whole ones within 64 bit), booleans, None, lists, tuples, dicts with text "
@@ -19,7 +20,13 @@ ACCEPTED = (
 
 
 def json_arguments(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    """The arguments as the function will receive them, after a round trip through JSON.
+    """The arguments as the function will receive them, after a round trip through JSON; raises as `written`."""
+    json_args, json_kwargs = orjson.loads(written(task, args, kwargs).joined)
+    return json_args, json_kwargs
+
+
+def written(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Written:
+    """The JSON of the arguments.
 
     Raises TypeError for a value that is not JSON, ValueError for NaN and infinity, and JobTooLarge above
     `VTASKS_MAX_JOB_BYTES`.
@@ -37,8 +44,7 @@ def json_arguments(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any]
             f"The arguments of {task.module_path} are {len(data)} bytes of JSON, more than VTASKS_MAX_JOB_BYTES "
             f"({settings.VTASKS_MAX_JOB_BYTES}); store the data elsewhere and pass a reference to it"
         )
-    decoded: tuple[list[Any], dict[str, Any]] = orjson.loads(data)
-    return decoded
+    return Written(data, kwargs)
 
 
 def _explained(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any], error: TypeError) -> TypeError:

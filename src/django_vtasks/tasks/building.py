@@ -5,6 +5,7 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import orjson
 from django.conf import settings as django_settings
 from django.utils import timezone
 
@@ -14,7 +15,8 @@ from ..jobs.errors import TaskNotFound
 from ..jobs.limits import Call, JobLimit, limit_of
 from ..jobs.model import Job, UniqueMode, evolve_job
 from ..jobs.model import Unique as UniqueKey
-from .arguments import json_arguments
+from ..jobs.mould import Mould
+from .arguments import written
 from .loading import load_task, lost_function
 from .options import TaskOptions, options_of
 from .vtask import VTask, variant
@@ -23,12 +25,13 @@ from .vtask import VTask, variant
 class Prepared:
     """What is kept with a task until a setting changes: its options, and whether it was found fit to be enqueued."""
 
-    __slots__ = ("checked", "generation", "options", "shape", "template")
+    __slots__ = ("checked", "generation", "mould", "options", "shape", "template")
 
     def __init__(self, task: AnyTask) -> None:
         self.generation = settings.generation
         self.options = options_of(task)
         self.template = _template(task, self.options)
+        self.mould: Mould | None = None
         self.checked = False
         self.shape: Any = None
 
@@ -44,7 +47,10 @@ def to_job(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any], *, id:
     """
     kept = prepared(task)
     options = kept.options
-    json_args, json_kwargs = json_arguments(task, args, kwargs)
+    text = written(task, args, kwargs)
+    json_args, json_kwargs = orjson.loads(text.joined)
+    if kept.mould is not None:
+        return kept.mould.job(id, json_args, json_kwargs, now, text)
     due = _due(task.run_after, now)
     unique = None
     if options.unique is not None:
@@ -60,6 +66,12 @@ def to_job(task: AnyTask, args: Sequence[Any], kwargs: Mapping[str, Any], *, id:
         expires_at=None if options.expires is None else _expiry(options.expires, due or now),
         limit=None if options.limit is options.rate is None else _limit(task, options, json_args, json_kwargs),
     )
+
+
+def _is_plain(task: AnyTask, options: TaskOptions) -> bool:
+    """Whether the jobs of a task differ in nothing but arguments, id and time."""
+    differing = (task.run_after, options.unique, options.expires, options.limit, options.rate)
+    return all(value is None for value in differing)
 
 
 def _template(task: AnyTask, options: TaskOptions) -> Job:
@@ -82,6 +94,7 @@ def prepared(task: AnyTask) -> Prepared:
     kept: Prepared | None = task._prepared
     if kept is None or kept.generation != settings.generation:
         kept = Prepared(task)
+        kept.mould = Mould(kept.template) if _is_plain(task, kept.options) else None
         object.__setattr__(task, "_prepared", kept)
     return kept
 
@@ -132,12 +145,21 @@ def to_epoch(moment: datetime) -> float:
     return moment.timestamp()
 
 
+class _Zones:
+    """What `USE_TZ` was when a setting last changed: one look at Django's settings costs as much as a datetime."""
+
+    generation = -1
+    aware = True
+
+
 def to_datetime(epoch: float | None) -> datetime | None:
     """Epoch seconds as a datetime: aware in UTC with `USE_TZ`, else naive in the default time zone."""
     if epoch is None:
         return None
     moment = datetime.fromtimestamp(epoch, UTC)
-    if django_settings.USE_TZ:
+    if _Zones.generation != settings.generation:
+        _Zones.generation, _Zones.aware = settings.generation, django_settings.USE_TZ
+    if _Zones.aware:
         return moment
     return timezone.make_naive(moment, timezone.get_default_timezone())
 

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, cast
+from typing import Any
 
 import orjson
 
@@ -140,7 +140,7 @@ def new_result(task: AnyTask, job: Job, backend: str) -> VTaskResult[..., Any]:
         task = variant(task, run_after=to_datetime(job.run_after))
     result: Any = _Draft(task, job, backend)
     result.__class__ = VTaskResult
-    return cast("VTaskResult[..., Any]", result)
+    return result  # type: ignore[no-any-return]
 
 
 def result_from(record: JobRecord, backend: str) -> VTaskResult[..., Any]:

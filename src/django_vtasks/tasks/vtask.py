@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Unpack
 
 from django.utils import timezone
 
-from ..framework import AnyTask, InvalidTask, TaskOf
+from ..framework import AnyTask, InvalidTask, TaskOf, task_backends
 from ..jobs.errors import TaskNotFound
 from ..jobs.retries import Backoff
 from .loading import load_task
@@ -75,6 +75,10 @@ class VTask[**P, R](TaskOf[P, R]):
     def django_task(self) -> "VTask[P, R]":
         """The task itself; in the 3.2 line the task of the framework was inside this one."""
         return self
+
+    def get_backend(self) -> Any:
+        """The backend object of this task's alias."""
+        return task_backends[self.backend]
 
     def using(self, **changes: Unpack[CallOptions]) -> "VTask[P, R]":
         """A copy with some options changed; None means unchanged.

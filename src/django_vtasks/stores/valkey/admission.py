@@ -1,7 +1,7 @@
 """Jobs as the arguments of the scripts that let them in (`scripts/shared/admit.lua`). Pure."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...jobs.codec import encode
 from ...jobs.model import Job, UniqueMode
@@ -14,8 +14,7 @@ FORGET_AFTER = 10_000
 """Jobs after which a queue is named to the store again, as the store may have been emptied."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One job ready to be sent. `kinds` says what its arguments are beside the payload: `t` (tracked) its id, `d`
     (delayed) when it is due; `l` (limited) has none, `u` (unique) arguments of its own."""
 
@@ -92,14 +91,22 @@ def _groups(entries: Sequence[Entry]) -> Groups:
     strict = len(set(keys)) < len(keys)
     groups: Groups = {}
     latest: dict[tuple[str, int] | None, tuple[object, int]] = {}
+    last: tuple[str, str, int] | None = None
+    members: list[tuple[int, Entry]] = []
     for position, item in enumerate(entries):
-        place = item.job.queue, item.job.priority
+        job = item.job
+        if last == (item.kinds, job.queue, job.priority):
+            members.append((position, item))
+            continue
+        place = job.queue, job.priority
         line, kind = (None, (item.kinds, place)) if strict else (place, item.kinds)
         before, run = latest.get(line, (kind, 0))
         if before != kind:
             run += 1
         latest[line] = kind, run
-        groups.setdefault((item.kinds, *place, run), []).append((position, item))
+        last = (item.kinds, *place)
+        members = groups.setdefault((*last, run), [])
+        members.append((position, item))
     return groups
 
 

@@ -135,8 +135,11 @@ class ValkeyClientStore:
     async def aadd(self, jobs: Sequence[Job]) -> list[Added]:
         """See `ClientStore.add`."""
         side = self._side()
+        entries = [self._plans.entry(job) for job in jobs]
+        if len(entries) <= CHUNK:
+            return await side.add(entries) if entries else []
         results: list[Added] = []
-        for chunk in _chunks([self._plans.entry(job) for job in jobs]):
+        for chunk in _chunks(entries):
             results += await side.add(chunk)
         return results
 

@@ -1,7 +1,6 @@
 """One job let in, whatever it takes: a debouncing job may have to replace the one that waits under its key."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from ...jobs.codec import decode, encode
 from ...jobs.errors import CodecError
@@ -47,7 +46,7 @@ def let_in(
 
 
 def _modest(entry: Entry) -> Entry:
-    return replace(entry, unique_args=(*entry.unique_args[:-1], ""))
+    return entry._replace(unique_args=(*entry.unique_args[:-1], ""))
 
 
 def _merged(record: bytes | None, newcomer: Job) -> Job | None:
