@@ -15,6 +15,7 @@ from . import events as happened
 from .framework import LOGGER_NAME, is_error_written, is_heard, task_finished
 from .jobs.model import Claim
 from .jobs.outcomes import Abandonment, Cancelled, Discarded, Interrupted, Outcome, Snoozed, Succeeded
+from .jobs.texts import visible_line
 from .jobs.transitions import Bury, Requeue
 
 logger = logging.getLogger("django_vtasks.worker")
@@ -78,16 +79,24 @@ class LogLines:
             text = f"{text}\n{trace}"
         if not logger.isEnabledFor(level):
             return
-        func = event.claim.job.func if event.claim.job else "undecodable bytes"
+        func = visible_line(event.claim.job.func) if event.claim.job else "undecodable bytes"
         extra = _about(event.claim, type(event.outcome).__name__)
         extra |= {"duration": event.duration, "traceback": trace}
-        logger.log(level, "%s (%s, %.3f s) %s", func, event.claim.lease.job_id, event.duration, text, extra=extra)
+        logger.log(
+            level,
+            "%s (%s, %.3f s) %s",
+            func,
+            visible_line(event.claim.lease.job_id),
+            event.duration,
+            text,
+            extra=extra,
+        )
 
     def refused(self, event: happened.SettleRefused) -> None:
         """A late settlement."""
         logger.warning(
             "The outcome of %s was refused: its lease is somebody else's by now; nothing was changed",
-            event.claim.lease.job_id,
+            visible_line(event.claim.lease.job_id),
             extra=_about(event.claim, "SettleRefused"),
         )
 
@@ -97,7 +106,7 @@ class LogLines:
         logger.log(
             logging.ERROR if buried else logging.WARNING,
             "The lease of %s ran out with %s; the job %s",
-            event.claim.lease.job_id,
+            visible_line(event.claim.lease.job_id),
             event.claim.lease.owner,
             "is a dead letter" if buried else "is ready again",
             extra=_about(event.claim, "JobRescued"),
@@ -152,7 +161,7 @@ class LogLines:
         """A thread that does not end."""
         logger.error(
             "The thread of %s did not stop when told to and was given up (%d such threads run on)",
-            event.claim.job.func if event.claim.job else event.claim.lease.job_id,
+            visible_line(event.claim.job.func) if event.claim.job else visible_line(event.claim.lease.job_id),
             event.total,
             extra=_about(event.claim, "ThreadAbandoned"),
         )
@@ -204,7 +213,7 @@ def _framework_tells(claim: Claim) -> bool:
 
 
 def _short(message: str) -> str:
-    line = message.partition("\n")[0]
+    line = visible_line(message.partition("\n")[0])
     return line if len(line) <= 300 else f"{line[:300]}..."
 
 

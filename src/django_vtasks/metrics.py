@@ -40,6 +40,10 @@ DURATION_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 9
 SIZE_BUCKETS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
+MOST_SERIES = 2000
+"""Pairs of task and queue that have series of their own in one process; all further ones are the task `other`."""
+
+
 class Silent:
     """Stands in for a metric when prometheus-client is not installed; every call does nothing."""
 
@@ -198,6 +202,9 @@ class Recorder:
     def _of(self, func: str, queue: str) -> _Bound:
         bound = self._bound.get((func, queue))
         if bound is None:
+            if len(self._bound) >= MOST_SERIES:
+                # Payloads may name any number of tasks that do not exist.
+                return self._bound.setdefault(("other", queue), _Bound("other", queue))
             bound = self._bound[func, queue] = _Bound(func, queue)
         return bound
 

@@ -231,3 +231,11 @@ def test_installing_twice_subscribes_once(monkeypatch):
     logs.install()
     logs.install()
     assert len(emitter._handlers[AttemptEnded]) == 1
+
+
+def test_a_name_that_a_producer_made_up_forges_no_line(lines):
+    evil = "x\n2026-01-01 ERROR \x1b[2Jforged"
+    claim = replace(CLAIM, lease=replace(CLAIM.lease, job_id=evil), job=replace(CLAIM.job, func=evil))
+    rescue = JobRescued(claim=claim, decision=decide(claim, LeaseExpired(owner="worker-1"), Policy(), 9.0))
+    records = lines(ended(Succeeded(value=b"1"), claim=claim), ThreadAbandoned(claim=claim, total=1), rescue)
+    assert [record.getMessage() for record in records if not record.getMessage().isprintable()] == []

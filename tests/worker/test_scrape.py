@@ -19,7 +19,7 @@ from django_vtasks import metrics
 from django_vtasks.events import Emitter, events
 from django_vtasks.exceptions import Discard, Retry, Snooze
 from django_vtasks.framework import task_backends
-from django_vtasks.jobs.model import DeadReason, Job, OutcomeKind
+from django_vtasks.jobs.model import Claim, DeadReason, Job, Lease, OutcomeKind
 from django_vtasks.jobs.outcomes import Raised
 from django_vtasks.jobs.transitions import Policy, Settlement, decide
 from django_vtasks.scheduling.schedules import Every
@@ -442,6 +442,20 @@ def test_no_series_is_left_out():
 def test_no_way_to_end_is_left_out(name, label, values):
     shown = {one for series in MOVES.values() for one in series if one.startswith(name)}
     assert {re.search(rf'{label}="(\w+)"', one).group(1) for one in shown} == {value.value for value in values}
+
+
+def test_tasks_that_payloads_make_up_do_not_make_series_without_end(monkeypatch):
+    monkeypatch.setattr(metrics, "MOST_SERIES", 3)
+    recorder, before = metrics.Recorder(), scrape()
+    for number in range(10):
+        job = Job(id=str(number), func=f"made.up_{number}")
+        claim = Claim(
+            lease=Lease(job_id=job.id, token="t", owner="w"), raw=b"", queue="default", started_at=1.0, job=job
+        )
+        recorder.started(SimpleNamespace(claim=claim))
+    new = {text(key) for key in scrape().keys() - before.keys()}
+    shown = {re.search(r'task_name="([^"]*)"', one).group(1) for one in new if "vtasks_wait_seconds_count" in one}
+    assert shown == {"made.up_0", "made.up_1", "made.up_2", "other"}
 
 
 def test_counters_of_faults_begin_at_zero():

@@ -12,6 +12,7 @@ from django.urls import URLPattern, path
 
 from .. import models
 from ..jobs.errors import QueueError
+from ..jobs.texts import visible
 from ..operating.aliases import Alias, aliases
 from .permissions import Permission, granted, may, require
 from .section import crumbs, tabs
@@ -42,7 +43,10 @@ class StorePage(ModelAdmin):
     def _guarded(self, view: View) -> Any:
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             require(request, Permission.VIEW)
-            return view(request, *args, **kwargs)
+            response = view(request, *args, **kwargs)
+            if isinstance(response, TemplateResponse):
+                response.add_post_render_callback(_show_everything)
+            return response
 
         return self.admin_site.admin_view(guarded)
 
@@ -83,6 +87,11 @@ class StorePage(ModelAdmin):
         """A page in its frame."""
         request.current_app = self.admin_site.name
         return TemplateResponse(request, f"admin/django_vtasks/{template}.html", self.frame(request, title, **context))
+
+
+def _show_everything(response: Any) -> None:
+    """No name, error or argument that a producer made up may turn the direction of the page's writing."""
+    response.content = visible(response.content.decode(response.charset))
 
 
 def chosen_alias(request: HttpRequest) -> Alias | None:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST
 from .. import models
 from ..jobs.errors import QueueError
 from ..jobs.model import JobRecord, JobState
+from ..jobs.texts import visible
 from ..operating.aliases import Alias, aliases
 from ..operating.explain import explain
 from ..operating.facts import facts_about
@@ -84,7 +85,7 @@ class JobPage(StorePage):
         if alias is None:
             return JsonResponse({"problem": "the job is not known any more"}, status=404)
         context["may"] = granted(request)
-        html = render_to_string("admin/django_vtasks/includes/job.html", context, request=request)
+        html = visible(render_to_string("admin/django_vtasks/includes/job.html", context, request=request))
         done = context["record"].finished_at is not None
         return JsonResponse({"html": html, "done": done})
 

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_POST
 
 from .. import models
 from ..jobs.errors import QueueError
+from ..jobs.texts import visible
 from ..operating.aliases import Alias, aliases
 from ..operating.overview import Finding, Overview, overview_of
 from . import charts, links
@@ -36,7 +37,7 @@ class OverviewPage(StorePage):
     def live(self, request: HttpRequest) -> HttpResponse:
         """The part of the page that changes, for the script that refreshes it."""
         context = {"sections": _sections(), "may": granted(request)}
-        html = render_to_string("admin/django_vtasks/includes/sections.html", context, request=request)
+        html = visible(render_to_string("admin/django_vtasks/includes/sections.html", context, request=request))
         return JsonResponse({"html": html})
 
     def change_queue(self, request: HttpRequest) -> HttpResponse:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from ..jobs.texts import visible_line
+
 GAP = "  "
 
 
@@ -22,7 +24,7 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int | float) else str(value)
+    return f"{value:,}" if isinstance(value, int | float) else visible_line(str(value))
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:

@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+from ..jobs.texts import visible
+
 MINUTE, HOUR, DAY = 60, 3600, 86400
 
 
@@ -52,8 +54,8 @@ def counted(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def shortened(text: str, length: int) -> str:
-    """One line of at most `length` characters."""
-    line = " ".join(text.split())
+    """One line of at most `length` characters, all of which show."""
+    line = visible(" ".join(text.split()))
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 

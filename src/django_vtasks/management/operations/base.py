@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TextIO
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...jobs.errors import QueueError
+from ...jobs.texts import visible
 from ...operating.aliases import Alias, UnknownAlias, alias_named, aliases
 from ...operating.explain import unknown
 from ...operating.tables import table
@@ -36,8 +37,8 @@ class Console:
         return bool(getattr(self.out, "isatty", bool)())
 
     def line(self, text: str = "") -> None:
-        """One line."""
-        self.out.write(f"{text}\n")
+        """One line, or several."""
+        self.out.write(f"{visible(text)}\n")
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """An aligned table."""
@@ -103,13 +104,16 @@ class OperationCommand(BaseCommand):
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """Turn an unknown alias and a store that is away into a CommandError with its exit code."""
+    """Turn an unknown alias and a store that is away into a CommandError with its exit code, whose text is safe to
+    be written to a terminal."""
     try:
         yield
+    except CommandError as error:
+        raise CommandError(visible(str(error)), returncode=error.returncode) from error
     except UnknownAlias as error:
-        raise CommandError(str(error), returncode=USAGE) from error
+        raise CommandError(visible(str(error)), returncode=USAGE) from error
     except QueueError as error:
-        raise CommandError(f"The store did not do it: {error}", returncode=UNAVAILABLE) from error
+        raise CommandError(f"The store did not do it: {visible(str(error))}", returncode=UNAVAILABLE) from error
     except BrokenPipeError:
         # The reader has seen enough (`| head`); the interpreter must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
