@@ -5,12 +5,14 @@ and its payloads say nothing of traces.
 """
 
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from .jobs.errors import ControlFlow
 from .jobs.model import Claim, Job, ready_since
+from .tasks.redaction import hiding, redaction_of
 
 TRACER_NAME = "django_vtasks"
 
@@ -85,12 +87,12 @@ def attempt_span(claims: tuple[Claim, ...], worker_id: str) -> Iterator[Any]:
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
-            yield from _observed(span)
+            yield from _observed(span, jobs)
     finally:
         context.detach(token)
 
 
-def _observed(span: Any) -> Iterator[Any]:
+def _observed(span: Any, jobs: Sequence[Job]) -> Iterator[Any]:
     from opentelemetry import trace
 
     try:
@@ -100,11 +102,18 @@ def _observed(span: Any) -> Iterator[Any]:
         raise
     except BaseException as error:
         span.set_attribute("vtasks.outcome", "raised")
-        span.record_exception(error)
+        span.record_exception(error, attributes=_told(error, jobs))
         span.set_status(trace.Status(trace.StatusCode.ERROR, type(error).__name__))
         raise
     else:
         span.set_attribute("vtasks.outcome", "returned")
+
+
+def _told(error: BaseException, jobs: Sequence[Job]) -> Mapping[str, str]:
+    """Message and stack of an exception without what is hidden of the jobs' arguments."""
+    hide = hiding(redaction_of(jobs[0]), ((job.args, job.kwargs) for job in jobs))
+    stack = "".join(traceback.format_exception(error))
+    return {"exception.message": hide(str(error)), "exception.stacktrace": hide(stack)}
 
 
 def _link(travelled: Any) -> Any:

@@ -47,3 +47,14 @@ def test_a_job_that_failed_for_good_is_one_event_with_exception_task_and_id(task
 
 def test_nothing_else_is_an_event():
     assert events_of("recover", "retry", "discard", "snooze", "succeed", "endless") == []
+
+
+@pytest.mark.parametrize("task", ["pay", "apay"])
+def test_no_event_has_what_is_hidden_of_the_arguments(task):
+    [event] = events_of(task)
+    [*_, exception] = event["exception"]["values"]
+    assert exception["value"] == "cannot move 10 to [redacted]"
+    assert exception["stacktrace"]["frames"][-1]["function"] == task
+    told = json.dumps(event)
+    assert "DE0212030000000020" not in told
+    assert "correct horse" not in told

@@ -21,6 +21,7 @@ from django_vtasks.jobs.model import JobState
 from django_vtasks.stores.base import JobFilter, Redrive
 from django_vtasks.worker import Worker
 from tests.django.conftest import entry
+from tests.support import secretive_tasks
 from tests.support import traced_tasks as tasks
 
 QUEUES = {"default": {}, "batch": {"batch": {"count": 10, "timeout": 0.05}}}
@@ -252,3 +253,14 @@ def test_tracing_leaves_nothing_behind_in_the_context(memory, spans):
     tasks.work.enqueue()
     async_to_sync(tasks.awork.aenqueue)()
     assert not opentelemetry.trace.get_current_span().get_span_context().is_valid
+
+
+def test_the_exception_of_a_span_does_not_tell_what_is_hidden(memory, spans):
+    for task in (secretive_tasks.transfer, secretive_tasks.chained):
+        task.enqueue(10, "DE02120300000000202051")
+        run_jobs()
+        [event] = spans.named(f"run {task.module_path}")[0].events
+        assert "[redacted]" in event.attributes["exception.stacktrace"]
+        assert "ValueError" in event.attributes["exception.stacktrace"]
+        assert event.attributes["exception.type"] == "ValueError"
+        assert "DE0212" not in repr(dict(event.attributes))

@@ -95,11 +95,15 @@ class Scene:
         held = self._run(lambda store: store.held(owner))
         self._settled([claim for claim in held if claim.lease.job_id == job_id], outcome, max_attempts)
 
+    def claim(self, queue, slots=1):
+        """Let a worker take the next jobs of a queue."""
+        self.renew()
+        request = ClaimRequest(owner=OWNER, wants=(Want(queue=queue, slots=slots),), limit=slots)
+        return self._run(lambda store: store.exchange((), request)).claims
+
     def claim_and_end(self, queue, outcome):
         """Let the next job of a queue run and end."""
-        self.renew()
-        request = ClaimRequest(owner=OWNER, wants=(Want(queue=queue, slots=1),), limit=1)
-        self._settled(self._run(lambda store: store.exchange((), request)).claims, outcome)
+        self._settled(self.claim(queue), outcome)
 
     def _claimed(self, count, owner, progress, changes):
         # A queue is claimed from its front, so the new jobs go before all others of their queue.
@@ -110,7 +114,8 @@ class Scene:
         claims = self._run(lambda store: store.exchange((), request)).claims
         assert {claim.lease.job_id for claim in claims} == set(ids), "other jobs were claimed"
         if progress:
-            said = Progress(done=progress[0], total=progress[1], message="working", updated_at=time.time())
+            done, total, message = (*progress, "working")[:3]
+            said = Progress(done=done, total=total, message=message, updated_at=time.time())
             for claim in claims:
                 self._run(lambda store, lease=claim.lease: store.progress(lease, said, None))
         return claims

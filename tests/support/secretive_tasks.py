@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_vtasks import task
+from django_vtasks import Concurrency, Rate, Unique, task
 
 
 @task(redact=["iban"])
@@ -37,3 +37,21 @@ def chained(amount, iban):
 def harmless(amount, iban):
     """Tell nothing."""
     return amount / 0
+
+
+@task(
+    redact=["iban"],
+    unique=Unique.until_done(key="move:{iban}:{amount}"),
+    limit=Concurrency(1, key="account:{iban}"),
+    rate=Rate(1, per=60, key="rate:{iban}"),
+)
+def keyed(amount, iban):
+    """Have keys that are made from a hidden argument."""
+
+
+@task(redact=["iban"], takes_context=True)
+def talkative(context, amount, iban):
+    """Tell an argument in progress, metadata and return value."""
+    context.metadata["about"] = {"account": f"<{iban}>"}
+    context.progress(1, 2, message=f"moving to {iban}")
+    return [f"moved {amount} to {iban}"]

@@ -64,3 +64,20 @@ def succeed():
 async def endless():
     """Run until it is cancelled."""
     await aeventually(lambda: False, within=60)
+
+
+@task(redact=["iban"])
+def pay(amount, iban, password=None):
+    """Raise with secrets in arguments, local variables, message and cause."""
+    account = {"iban": iban, "user": "olga"}
+    try:
+        raise KeyError(iban)
+    except KeyError as error:
+        raise Boom(f"cannot move {amount} to {account['iban']}") from error
+
+
+@task(redact=["iban"])
+async def apay(amount, iban, password=None):
+    """As `pay`, on the loop."""
+    account = {"iban": iban, "user": "olga"}
+    raise Boom(f"cannot move {amount} to {account['iban']}")

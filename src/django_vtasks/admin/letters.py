@@ -11,6 +11,7 @@ from ..jobs.model import DeadReason, JobState
 from ..operating.aliases import Alias
 from ..operating.wording import short_class, shortened
 from ..stores.base import LetterGroup
+from ..tasks.redaction import veiled_group
 from . import links
 from .base import StorePage, View, chosen_alias
 from .jobs import listing
@@ -46,7 +47,7 @@ class DeadLetterPage(StorePage):
 
 def _groups(alias: Alias, query: Query) -> list[dict[str, Any]]:
     try:
-        groups = alias.admin.letter_groups(limit=GROUPS)
+        groups = list(map(veiled_group, alias.admin.letter_groups(limit=GROUPS)))
     except QueueError:
         return []
     return [_group(alias.name, group, query) for group in groups]

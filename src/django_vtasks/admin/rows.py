@@ -8,7 +8,7 @@ import orjson
 
 from ..jobs.model import Attempt, JobRecord, JobState
 from ..operating.wording import duration, short_class, shortened
-from ..tasks.redaction import Hide, hiding_of, redaction_of
+from ..tasks.redaction import Hide, hiding_of, redaction_of, shown_value
 from . import links
 
 MAX_SHOWN = 20_000
@@ -117,7 +117,7 @@ def value_of(record: JobRecord) -> str | None:
     if record.value is None:
         return None
     try:
-        return pretty(redaction_of(record.job).value(orjson.loads(record.value)))
+        return pretty(shown_value(record.job, orjson.loads(record.value)))
     except ValueError:
         return shortened(record.value.decode("utf-8", "replace"), MAX_SHOWN)
 
@@ -132,7 +132,7 @@ def raw_of(record: JobRecord) -> str | None:
 
 def metadata_of(record: JobRecord) -> str | None:
     """The metadata as JSON, redacted; None when there is none."""
-    return pretty(redaction_of(record.job).value(record.job.metadata)) if record.job.metadata else None
+    return pretty(shown_value(record.job, record.job.metadata)) if record.job.metadata else None
 
 
 def pretty(value: Any) -> str:
@@ -185,7 +185,7 @@ def _detail(record: JobRecord) -> str:
         failure = record.letter.failure
         return _error(failure.exception_class, hide(failure.message)) or record.letter.reason.value
     if record.running:
-        message = record.progress.message if record.progress else ""
+        message = hide(record.progress.message) if record.progress else ""
         return f"{record.running.worker_id}{': ' if message else ''}{message}"
     last = record.job.attempts[-1] if record.job.attempts else None
     if last is None:

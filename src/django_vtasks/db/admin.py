@@ -59,7 +59,7 @@ class QueuedTaskAdmin(InSection, TaskAdmin):
     ordering = ("-created_at",)
     show_full_result_count = False
     fields = (
-        *("id", "job", "queue", "status", "priority", "created_at", "run_after", "unique_key"),
+        *("id", "job", "queue", "status", "priority", "created_at", "run_after", "key"),
         *("worker_id", "claimed_at", "func", "reason", "payload"),
     )
     readonly_fields = fields
@@ -101,6 +101,14 @@ class QueuedTaskAdmin(InSection, TaskAdmin):
             return format_html('<a href="{}">{}</a>', reverse("admin:django_vtasks_job_change", args=[obj.pk]), obj.pk)
         except NoReverseMatch:
             return str(obj.pk)
+
+    @admin.display(description="Unique key")
+    def key(self, obj: QueuedTask) -> str | None:
+        """The key without what is hidden of the arguments that it is made from."""
+        try:
+            return obj.unique_key and hiding_of(from_payload(unpack(bytes(obj.data))))(obj.unique_key)
+        except CodecError:
+            return obj.unique_key
 
     @admin.display(description="Payload")
     def payload(self, obj: QueuedTask) -> str:

@@ -1,9 +1,11 @@
 """The framework's own log line about a failure, without what is hidden of the job's arguments."""
 
 import logging
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import TracebackType
 
 from ..framework import LOGGER_NAME
 from ..tasks.redaction import Hide
@@ -25,18 +27,35 @@ def veiled_log(hide: Hide | None) -> Iterator[None]:
 
 
 class _Veil(logging.Filter):
-    """Puts a stand-in with the same name and traceback where the exception's text tells what is hidden."""
+    """Puts a stand-in with the same name and traceback where the exception's text tells what is hidden, and empties
+    the frames of the functions that are over: an error tracker shows their variables."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         hide = _hide.get()
         if hide is not None and record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
+            _forget_locals(error, DEPTH)
             shown = _stand_in(error, hide, DEPTH)
-            record.exc_info = (type(shown), shown, error.__traceback__)
+            record.exc_info = (type(shown), shown, _of_the_function(error.__traceback__))
         return True
 
 
 logging.getLogger(LOGGER_NAME).addFilter(_Veil())
+
+
+def _of_the_function(trace: TracebackType | None) -> TracebackType | None:
+    """The traceback from the function on: our own frames run on, and their variables cannot be emptied."""
+    found = trace
+    while found is not None and found.tb_frame.f_globals.get("__name__", "").startswith(__package__):
+        found = found.tb_next
+    return found or trace
+
+
+def _forget_locals(error: BaseException, depth: int) -> None:
+    traceback.clear_frames(error.__traceback__)
+    for other in (error.__cause__, error.__context__, *getattr(error, "exceptions", ())):
+        if other is not None and depth:
+            _forget_locals(other, depth - 1)
 
 
 def _stand_in(error: BaseException, hide: Hide, depth: int) -> BaseException:

@@ -8,6 +8,7 @@ from itertools import groupby
 from ..jobs.errors import QueueError
 from ..jobs.model import JobRecord, JobState
 from ..stores.base import AdminStore, JobFilter, LetterGroup, QueueCounts, WorkerInfo
+from ..tasks.redaction import veiled_group
 from .aliases import Alias
 from .history import NO_HISTORY, History, histories
 from .wording import counted, duration, short_class, shortened
@@ -97,8 +98,10 @@ def _look(name: str, store: AdminStore, configured: set[str], at: float) -> Over
     queues = tuple(_queue_view(counts[queue], infos, past.get(queue, NO_HISTORY)) for queue in sorted(counts))
     workers = tuple(_worker_view(info, running) for info in infos)
     lost = tuple(record for record in running if record.running and record.running.worker_id not in live)
-    groups = tuple(store.letter_groups(limit=5)) if any(count.dead for count in counts.values()) else ()
-    seen = Overview(alias=name, at=at, queues=queues, workers=workers, lost=lost, groups=groups)
+    groups = tuple(map(veiled_group, store.letter_groups(limit=5) if any(c.dead for c in counts.values()) else ()))
+    seen = Overview(
+        alias=name, at=at, queues=queues, workers=workers, lost=lost, groups=tuple(map(veiled_group, groups))
+    )
     return Overview(
         alias=name,
         at=at,

@@ -7,7 +7,7 @@ import orjson
 
 from ..jobs.model import Attempt, Failure, JobRecord
 from ..stores.base import LetterGroup
-from ..tasks.redaction import Hide, Redaction, hiding, redaction_of
+from ..tasks.redaction import Hide, Redaction, hiding, redaction_of, shown_value
 from .explain import Reason
 from .overview import Overview, QueueView, WorkerView
 from .wording import iso
@@ -83,7 +83,7 @@ def job_report(alias: str, record: JobRecord, redaction: Redaction | None = None
         "enqueued": iso(job.enqueued_at or None),
         "due": iso(job.run_after),
         "attempts": [_attempt(attempt, hidden) for attempt in job.attempts],
-        "metadata": hide.value(job.metadata),
+        "metadata": shown_value(job, job.metadata, hide),
         "retry_of": job.retry_of,
         "finished": iso(record.finished_at),
     }
@@ -91,9 +91,9 @@ def job_report(alias: str, record: JobRecord, redaction: Redaction | None = None
         report["running"] = {"worker": record.running.worker_id, "since": iso(record.running.started_at)}
     if record.progress:
         progress = record.progress
-        report["progress"] = {"done": progress.done, "total": progress.total, "message": progress.message}
+        report["progress"] = {"done": progress.done, "total": progress.total, "message": hidden(progress.message)}
     if record.value is not None:
-        report["value"] = hide.value(orjson.loads(record.value))
+        report["value"] = shown_value(job, orjson.loads(record.value), hide)
     if record.letter:
         letter = record.letter
         report["letter"] = {

@@ -11,6 +11,7 @@ import orjson
 from ..framework import AnyTask
 from ..jobs.errors import TaskNotFound
 from ..jobs.model import Failure, Job, JobRecord, evolve_job
+from ..stores.base import LetterGroup
 from .loading import load_task
 from .options import TaskOptions, options_of
 
@@ -46,7 +47,7 @@ class Redaction:
         return shown, {name: self._argument(name, value) for name, value in kwargs.items()}
 
     def value(self, value: Any) -> Any:
-        """A return value or metadata as it may be shown."""
+        """A return value or metadata as it may be shown, arguments that it quotes aside (see `shown_value`)."""
         if _EVERYTHING in self.names:
             return HIDDEN
         return _without_secrets(value) if self.hides_secrets else value
@@ -113,8 +114,14 @@ def hiding_of(job: Job) -> Hide:
     return hiding(redaction_of(job), [(job.args, job.kwargs)])
 
 
+def shown_value(job: Job, value: Any, redaction: Redaction | None = None) -> Any:
+    """A return value or metadata of a job as it may be shown, without the values that are hidden of its arguments."""
+    redaction = redaction or redaction_of(job)
+    return _without_texts(redaction.value(value), hiding(redaction, [(job.args, job.kwargs)]))
+
+
 def veiled(record: JobRecord) -> JobRecord:
-    """The record without, in its errors, the values that are hidden of its arguments."""
+    """The record without, in its errors, progress and keys, the values that are hidden of its arguments."""
     hide = hiding_of(record.job)
     if hide is _shown:
         return record
@@ -122,7 +129,29 @@ def veiled(record: JobRecord) -> JobRecord:
         replace(one, failure=_veiled(one.failure, hide) if one.failure else None) for one in record.job.attempts
     ]
     letter = record.letter and replace(record.letter, failure=_veiled(record.letter.failure, hide))
-    return replace(record, job=evolve_job(record.job, attempts=tuple(attempts)), letter=letter)
+    progress = record.progress and replace(record.progress, message=hide(record.progress.message))
+    job = _veiled_keys(evolve_job(record.job, attempts=tuple(attempts)), hide)
+    return replace(record, job=job, letter=letter, progress=progress)
+
+
+def veiled_group(group: LetterGroup) -> LetterGroup:
+    """The group without, in its message, the values that are hidden of the job that it is from."""
+    return group if group.job is None else replace(group, message=hiding_of(group.job)(group.message))
+
+
+def _veiled_keys(job: Job, hide: Hide) -> Job:
+    """Keys are made from arguments, which are to be hidden in them too."""
+    unique, limit = job.unique, job.limit
+    return evolve_job(
+        job,
+        unique=unique and replace(unique, key=hide(unique.key)),
+        limit=limit
+        and replace(
+            limit,
+            concurrency_key=limit.concurrency_key and hide(limit.concurrency_key),
+            rate_key=limit.rate_key and hide(limit.rate_key),
+        ),
+    )
 
 
 def _veiled(failure: Failure, hide: Hide) -> Failure:
@@ -197,6 +226,16 @@ def filled_in(edited: Any, original: Any) -> Any:
 
 
 _NOTHING = object()
+
+
+def _without_texts(value: Any, hide: Hide) -> Any:
+    if isinstance(value, str):
+        return hide(value)
+    if isinstance(value, Mapping):
+        return {hide(key) if isinstance(key, str) else key: _without_texts(part, hide) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_texts(part, hide) for part in value]
+    return value
 
 
 def _without_secrets(value: Any) -> Any:

@@ -16,7 +16,7 @@ from ...operating.calls import call_problem
 from ...operating.reports import NOTHING_HIDDEN, group_report, job_report
 from ...operating.wording import counted, moment, short_class, shortened
 from ...stores.base import Redrive
-from ...tasks.redaction import HIDDEN, filled_in
+from ...tasks.redaction import HIDDEN, filled_in, veiled_group
 from .base import FAILED, USAGE, Console, Operation, Options, not_found, one_alias
 from .filters import add_filters, add_selection, filter_of, selected
 from .looking import draw_jobs
@@ -69,7 +69,7 @@ class List(Operation):
 
 
 def _draw_groups(console: Console, alias: Alias, limit: int) -> None:
-    groups = alias.admin.letter_groups(limit=limit)
+    groups = list(map(veiled_group, alias.admin.letter_groups(limit=limit)))
     if console.as_json:
         console.json([group_report(group) for group in groups])
         return

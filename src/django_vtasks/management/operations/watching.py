@@ -7,6 +7,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from ...jobs.model import JobRecord, JobState
+from ...jobs.texts import visible
 from ...operating.aliases import Alias
 from ...operating.reports import job_report
 from ...operating.wording import duration, shortened
@@ -55,7 +56,7 @@ class Watch(Operation):
 
     @staticmethod
     def _draw(console: Console, record: JobRecord, drawn: str) -> str:
-        text = bar(record)
+        text = visible(bar(veiled(record)))
         if console.as_json or text == drawn:
             return text
         if console.is_terminal:

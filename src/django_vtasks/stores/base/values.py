@@ -187,7 +187,8 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterGroup:
-    """Dead letters that look alike: same task, exception class and raising line."""
+    """Dead letters that look alike: same task, exception class and raising line. `message` is that of one of them, and
+    `job` is its job (None: its bytes are none), which says what of the message is not to be shown."""
 
     fingerprint: str
     func: str
@@ -196,6 +197,7 @@ class LetterGroup:
     count: int
     first_failed_at: float
     last_failed_at: float
+    job: Job | None = None
 
 
 MAX_AHEAD = 10_000

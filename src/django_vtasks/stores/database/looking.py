@@ -106,4 +106,5 @@ def _group(session: Session, fingerprint: str, count: int, first: Any, last: Any
         count=count,
         first_failed_at=vendor.epoch_out(first) or 0.0,
         last_failed_at=vendor.epoch_out(last) or 0.0,
+        job=letter.job,
     )

@@ -236,4 +236,5 @@ def _group(fingerprint: str, records: list[JobRecord]) -> LetterGroup:
         count=len(letters),
         first_failed_at=min(letter.first_failed_at for letter in letters),
         last_failed_at=max(letter.failed_at for letter in letters),
+        job=letters[-1].job,
     )
