@@ -116,6 +116,9 @@ def _window(job: Job) -> Part:
     return max(1, round((job.unique.window or 0.0) * 1000))
 
 
+REFUSED = "refused"
+"""The status of a group whose jobs the server refused; the number before it counts the groups, from 1."""
+
 HELD = "held"
 """The status of a debouncing job whose key is taken: the caller tries to replace the holder."""
 
@@ -125,8 +128,21 @@ def read_answers(text: bytes) -> dict[int, tuple[str, str]]:
     answers = {}
     for line in text.decode().splitlines():
         position, status, holder = line.split(" ", 2)
-        answers[int(position)] = status, holder
+        if status != REFUSED:
+            answers[int(position)] = status, holder
     return answers
+
+
+def read_refusals(text: bytes, entries: Sequence[Entry]) -> dict[int, str]:
+    """What the server said of each job, by position, that it refused."""
+    refusals: dict[int, str] = {}
+    groups: list[list[tuple[int, Entry]]] = []
+    for line in text.decode(errors="replace").splitlines():
+        number, status, reason = line.split(" ", 2)
+        if status == REFUSED:
+            groups = groups or list(_groups(entries).values())
+            refusals |= dict.fromkeys([position for position, _ in groups[int(number) - 1]], reason)
+    return refusals
 
 
 def added(job: Job, answer: tuple[str, str] | None) -> Added:

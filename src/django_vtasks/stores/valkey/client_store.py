@@ -6,16 +6,20 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
+from typing import cast
 
+from ...jobs.errors import QueueError, StoreUnavailable
 from ...jobs.model import Job, JobRecord
 from ..base import Added, CancelStatus
 from ..base.ends import Ends, EndWait
 from .admission import Entry
 from .async_client import AsyncClient
+from .client import driver
 from .connection import link_of
 from .ends import ValkeyEars
 from .options import ValkeyOptions
 from .plans import CHUNK, Caller, ClientPlans
+from .refusals import translate
 from .requests import Plan, Request
 from .sync_client import SyncClient
 
@@ -25,6 +29,7 @@ def new_name() -> str:
     return os.urandom(16).hex()
 
 
+type Answers = list[Added | QueueError]
 type Waiting = tuple[Sequence[Entry], asyncio.Future[list[Added]]]
 
 
@@ -51,20 +56,29 @@ class LoopSide:
             return await future
         self._busy = True
         try:
-            return await self.client.run(self._plans.add(entries, self._caller))
+            return accepted(await self.client.run(self._plans.add(entries, self._caller)))
         finally:
             self._busy = bool(self._waiting)
             if self._busy:
                 self._flusher = asyncio.create_task(self._flush())
+                self._flusher.add_done_callback(self._flushed)
 
     async def _flush(self) -> None:
-        try:
-            while self._waiting:
-                await self._send(self._take())
-        finally:
+        while batch := self._take():
+            await self._send(batch)
+            # Those who were answered have their turn, so that what they add next goes out together.
+            await asyncio.sleep(0)
+        self._busy = False
+
+    def _flushed(self, flusher: asyncio.Task[None]) -> None:
+        if flusher.cancelled():
+            # Maybe before it began: nobody else would tell those who wait.
             self._busy = False
+            left, self._waiting = self._waiting, []
+            _fail(left, _cut_off())
 
     def _take(self) -> list[Waiting]:
+        self._waiting = [item for item in self._waiting if not item[1].done()]
         size, end = 0, 0
         for entries, _ in self._waiting:
             size += len(entries)
@@ -77,30 +91,54 @@ class LoopSide:
     async def _send(self, batch: list[Waiting]) -> None:
         try:
             together = [item for entries, _ in batch for item in entries]
-            results = await self.client.run(self._plans.add(together, self._caller))
+            answers = await self.client.run(self._plans.add(together, self._caller))
         except asyncio.CancelledError:
-            for _, future in batch + self._waiting:
-                future.cancel()
-            self._waiting.clear()
+            _fail(batch, _cut_off())
             raise
         except Exception as error:
             _fail(batch, error)
         else:
-            _answer(batch, results)
+            _answer(batch, answers)
+
+
+def accepted(answers: Answers) -> list[Added]:
+    """The answers to the jobs of one call. Raises the first error among them."""
+    for answer in answers:
+        if isinstance(answer, QueueError):
+            raise answer
+    return cast("list[Added]", answers)
+
+
+def _cut_off() -> StoreUnavailable:
+    return StoreUnavailable("the event loop ended what it does while the job was being sent: it may be stored or not")
 
 
 def _fail(batch: list[Waiting], error: Exception) -> None:
     for _, future in batch:
         if not future.done():
-            future.set_exception(error)
+            future.set_exception(_another(error))
 
 
-def _answer(batch: list[Waiting], results: list[Added]) -> None:
+def _another(error: Exception) -> Exception:
+    # One exception raised in many places would show the tracebacks of all of them.
+    if not isinstance(error, QueueError):
+        return error
+    own = type(error)(*error.args)
+    own.__cause__ = error.__cause__
+    return own
+
+
+def _answer(batch: list[Waiting], answers: Answers) -> None:
     start = 0
     for entries, future in batch:
-        if not future.done():
-            future.set_result(results[start : start + len(entries)])
+        own = answers[start : start + len(entries)]
         start += len(entries)
+        if future.done():
+            continue
+        try:
+            future.set_result(accepted(own))
+        except QueueError as error:
+            future.set_exception(error)
 
 
 class ValkeyClientStore:
@@ -108,7 +146,7 @@ class ValkeyClientStore:
 
     def __init__(self, options: ValkeyOptions) -> None:
         self._link = link_of(options)
-        self._plans = ClientPlans(options)
+        self._plans = ClientPlans(options, self._refusal)
         self._sync = SyncClient(self._link)
         self._prefix = options.prefix
         self._waits: dict[int, EndWait] = {}
@@ -129,7 +167,7 @@ class ValkeyClientStore:
         caller = self._caller()
         results: list[Added] = []
         for chunk in _chunks([self._plans.entry(job) for job in jobs]):
-            results += self._sync.run(self._plans.add(chunk, caller))
+            results += accepted(self._sync.run(self._plans.add(chunk, caller)))
         return results
 
     async def aadd(self, jobs: Sequence[Job]) -> list[Added]:
@@ -175,6 +213,9 @@ class ValkeyClientStore:
     def close(self) -> None:
         """Close idle connections of threads; those of event loops close with their loop."""
         self._sync.close()
+
+    def _refusal(self, said: str) -> QueueError:
+        return translate(driver().response_error(said), self._link.endpoint)
 
     async def _arun[T](self, plan: Plan[T]) -> T:
         return await self._side().client.run(plan)

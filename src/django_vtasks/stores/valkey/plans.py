@@ -1,15 +1,15 @@
 """The client's operations as plans: they yield requests and are sent replies, in a thread or in an event loop."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ...jobs.codec import encode_letter
-from ...jobs.errors import StoreUnavailable
+from ...jobs.errors import QueueError, StoreUnavailable
 from ...jobs.model import JobRecord, JobState
 from ...jobs.transitions import Policy, cancelled
 from ..base import Added, AddStatus, CancelStatus
-from .admission import HELD, Entry, Gate, added, read_answers
+from .admission import HELD, Entry, Gate, added, read_answers, read_refusals
 from .letting_in import TRIES, let_in
 from .options import ValkeyOptions
 from .records import dead_record, holder_of, read_record, waiting_parts
@@ -32,11 +32,16 @@ class Caller:
         return self._name, self._turn
 
 
+type Refusal = Callable[[str], QueueError]
+"""The error for what the server said."""
+
+
 class ClientPlans:
     """Add, get, cancel for one alias."""
 
-    def __init__(self, options: ValkeyOptions) -> None:
+    def __init__(self, options: ValkeyOptions, refusal: Refusal) -> None:
         self._options = options
+        self._refusal = refusal
         self._gate = Gate(options.result_ttl)
         self.entry = self._gate.entry
 
@@ -45,8 +50,11 @@ class ClientPlans:
         clock = self._options.clock
         return repr(clock()) if clock else ""
 
-    def add(self, entries: Sequence[Entry], caller: Caller) -> Plan[list[Added]]:
-        """Add up to `CHUNK` jobs in one step; those that debounce and meet a holder take one more each."""
+    def add(self, entries: Sequence[Entry], caller: Caller) -> Plan[list[Added | QueueError]]:
+        """Add up to `CHUNK` jobs in one step; those that debounce and meet a holder take one more each.
+
+        An error stands for a job that the server refused while it took others.
+        """
         lone = self._gate.lone(entries[0]) if len(entries) == 1 else None
         if lone is None:
             text = yield call("add", self.now(), *caller.next(), *self._gate.args(entries))
@@ -55,18 +63,27 @@ class ClientPlans:
         if not text:
             return [Added(status=AddStatus.ADDED, job_id=item.job.id) for item in entries]
         answers = read_answers(text)
-        results = [added(item.job, answers.get(position)) for position, item in enumerate(entries)]
+        results: list[Added | QueueError] = [
+            added(item.job, answers.get(position)) for position, item in enumerate(entries)
+        ]
+        for position, reason in read_refusals(text, entries).items():
+            results[position] = self._refusal(reason)
         for position, (status, _) in answers.items():
             if status == HELD:
                 results[position] = yield from self._add_one(entries[position], caller)
         return results
 
-    def _add_one(self, entry: Entry, caller: Caller) -> Plan[Added]:
+    def _add_one(self, entry: Entry, caller: Caller) -> Plan[Added | QueueError]:
         def attempt(entry: Entry) -> Plan[bytes | None]:
             text: bytes = yield call("add", self.now(), *caller.next(), *self._gate.args([entry]))
+            for reason in read_refusals(text, [entry]).values():
+                raise self._refusal(reason)
             return text
 
-        result = yield from let_in(entry, attempt, self.now())
+        try:
+            result = yield from let_in(entry, attempt, self.now())
+        except QueueError as error:
+            return error
         return result or added(entry.job, None)
 
     def get(self, job_id: str) -> Plan[JobRecord | None]:

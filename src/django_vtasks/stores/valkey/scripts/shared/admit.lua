@@ -1,11 +1,14 @@
 -- Let jobs in. ARGV: number of groups; of each its kinds, `1` to name the queue to the store (else empty), queue,
 -- priority, number of jobs, and of each job its payload and what the kinds say: `t` (tracked: it has a record) its id;
 -- `d` (delayed) the epoch it is due; `l` (limited) nothing; `u` (unique) its position, its key, the window in milliseconds or empty, and `b`
--- when it debounces. Returns text, a line "<position> <status> <holder>" for each job that was not added.
-local function admit_all(now)
+-- when it debounces. Returns text, a line "<position> <status> <holder>" for each job that was not added. A group that
+-- the server refuses is an error; with `goes_on` it is the line "<number of the group> refused <error>" instead.
+local function admit_all(now, goes_on)
   local answer, letters = '', nil
   -- The keys written for the jobs of a group beside the queue.
   local made = {}
+  -- Where the arguments of the group under way begin, how many jobs it has and of what kinds.
+  local start, members, shape
 
   -- Whether a job is known: by its record, or as a dead letter.
   local function is_known(id)
@@ -67,6 +70,7 @@ local function admit_all(now)
 
   local function admit_group()
     local kinds, named, queue, priority, count = arg(), arg(), arg(), arg(), number()
+    start, members, shape = position, count, kinds
     if named ~= '' then
       call('SADD', P .. 'queues', queue)
     end
@@ -101,14 +105,25 @@ local function admit_all(now)
     end
   end
 
-  for _ = 1, number() do
+  local function skip_the_rest()
+    local _, single = string.gsub(shape, '[td]', '')
+    local _, unique = string.gsub(shape, 'u', '')
+    position = start + members * (1 + single + 4 * unique)
+  end
+
+  for group = 1, number() do
     local done, problem = pcall(admit_group)
     if not done then
       -- Something else is under the name of the queue: what was written of its jobs goes too.
       if #made > 0 then
         call('DEL', unpack(made))
       end
-      error({ err = type(problem) == 'table' and problem.err or tostring(problem) })
+      problem = type(problem) == 'table' and problem.err or tostring(problem)
+      if not goes_on then
+        error({ err = problem })
+      end
+      answer = answer .. group .. ' refused ' .. string.gsub(problem, '%c', ' ') .. '\n'
+      skip_the_rest()
     end
     made = {}
   end
