@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import orjson
 import pytest
-from backports import zstd
 
 from django_vtasks.jobs.codec import decode, decode_letter
 from django_vtasks.jobs.model import DeadReason, JobState, UniqueMode
@@ -16,6 +16,11 @@ from django_vtasks.stores.base import Firing, JobFilter, Redrive
 from django_vtasks.stores.valkey.store import ValkeyAdminStore, ValkeyClientStore, ValkeyWorkerStore
 from tests.stores.valkey_help import claim, job, options, raw_client, run_all, wanted
 from tests.support.builders import a_failure, a_key, settled
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 P = "{vt}:"
 LATER = 4e9
