@@ -104,6 +104,8 @@ CHECKS = {
     "W012": "No zstd in this Python: large jobs cannot be written to Valkey.",
     "W013": "An option of a schedule entry, or `VTASKS_SCHEDULE_TIMEZONE`, that cannot be used.",
     "W014": "The schedule entries of the database cannot be read.",
+    "W015": "A setting of Celery that has no effect on tasks of `django_vtasks.contrib.celery`.",
+    "W016": "A receiver of a signal of Celery that no job here sends.",
 }
 COMMANDS = ("runworker", "vtasks", "vtasks_health")
 SAME = {

@@ -6,24 +6,32 @@ Settings modules may import it too.
 
 from typing import TYPE_CHECKING, Any
 
+from django.core import checks
+
 if TYPE_CHECKING:
+    from builtins import TimeoutError  # noqa: A004
+
+    from ...jobs.errors import Retry
     from ...scheduling.entries import crontab
     from .beat import import_beat_schedule
     from .options import MaxRetriesExceededError, NotSupported, configure
     from .refused import chain, chord, chunks, group, signature
     from .results import AsyncResult
-    from .tasks import CeleryTask, shared_task
+    from .tasks import CeleryTask, get_task_logger, shared_task
 
 _HOMES = {
     "AsyncResult": ".results",
     "CeleryTask": ".tasks",
     "MaxRetriesExceededError": ".options",
     "NotSupported": ".options",
+    "Retry": "...jobs.errors",
+    "TimeoutError": "builtins",
     "chain": ".refused",
     "chord": ".refused",
     "chunks": ".refused",
     "configure": ".options",
     "crontab": "...scheduling.entries",
+    "get_task_logger": ".tasks",
     "group": ".refused",
     "import_beat_schedule": ".beat",
     "shared_task": ".tasks",
@@ -31,10 +39,25 @@ _HOMES = {
 }
 
 
+_ADVICE = {
+    "Celery": "there is no app object; use shared_task, and put settings into Django's",
+    "Ignore": "raise django_vtasks.Discard()",
+    "Reject": "raise django_vtasks.Discard(), or django_vtasks.Retry() to start again",
+    "SoftTimeLimitExceeded": "a coroutine is cancelled; a function asks its context, with takes_context=True",
+    "Task": "there are no task classes; use functions, and django_vtasks.signals for hooks",
+    "current_app": "there is no app object",
+    "current_task": "declare the task with bind=True and use self",
+    "signals": "connect to django_vtasks.signals",
+}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _ADVICE:
+        # `from ... import` would replace the text of an AttributeError by its own.
+        raise ImportError(f"{name} is not of {__name__}: {_ADVICE[name]}", name=__name__)
     home = _HOMES.get(name)
     if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: {_ADVICE.get(name, 'not of this shim')}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}: not of this shim")
     from importlib import import_module
 
     value = getattr(import_module(home, __name__), name)
@@ -42,12 +65,11 @@ def __getattr__(name: str) -> Any:
     return value
 
 
-_ADVICE = {
-    "Celery": "there is no app object; use shared_task, and put settings into Django's",
-    "Task": "there are no task classes; use functions, and django_vtasks.signals for hooks",
-    "current_app": "there is no app object",
-    "current_task": "declare the task with bind=True and use self",
-}
+@checks.register("vtasks")
+def _leftovers(**kwargs: Any) -> list[checks.CheckMessage]:
+    from .leftovers import leftovers
+
+    return leftovers(**kwargs)
 
 
 def __dir__() -> list[str]:
@@ -59,11 +81,14 @@ __all__ = [
     "CeleryTask",
     "MaxRetriesExceededError",
     "NotSupported",
+    "Retry",
+    "TimeoutError",
     "chain",
     "chord",
     "chunks",
     "configure",
     "crontab",
+    "get_task_logger",
     "group",
     "import_beat_schedule",
     "shared_task",

@@ -1,8 +1,9 @@
 """`shared_task`, and what it makes: a task of this package that also answers to Celery's names."""
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import Any, NoReturn
@@ -15,10 +16,17 @@ from .results import AsyncResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CeleryTask[**P, R](VTask[P, R]):
-    """A task that was declared with `shared_task`. It has all that a VTask has: `using`, `enqueue`, `aenqueue`."""
+class _Declared[**P, R](VTask[P, R]):
+    """A task, and what it keeps of Celery's options."""
 
     celery: CeleryOptions | None = field(default=None, compare=False)
+
+
+class CeleryTask[**P, R](_Declared[P, R]):
+    """A task that was declared with `shared_task`. It has all that a VTask has: `using`, `enqueue`, `aenqueue`.
+
+    Its fields cannot be changed. `delay` and `apply_async` can be replaced, for `unittest.mock.patch`.
+    """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, here and now; a bound one gets a `self` without a job."""
@@ -27,11 +35,27 @@ class CeleryTask[**P, R](VTask[P, R]):
             return options.function(BoundTask(options, self.module_path, None), *args, **kwargs)
         return self.func(*args, **kwargs)
 
+    run = __call__
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _REPLACEABLE:
+            raise FrozenInstanceError(
+                f"cannot assign to {name!r} of a task; mocks may replace {', '.join(_REPLACEABLE)}"
+            )
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        if name not in _REPLACEABLE:
+            raise FrozenInstanceError(f"cannot delete {name!r} of a task")
+        object.__delattr__(self, name)
+
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult | None:
         """Enqueue a call; None for a refused duplicate."""
-        return _result_of(self.enqueue(*args, **kwargs))
+        return self.apply_async(args, kwargs)
 
-    delay_on_commit = delay
+    def delay_on_commit(self, *args: Any, **kwargs: Any) -> AsyncResult | None:
+        """As `delay`, which is of the transaction already."""
+        return self.apply_async(args, kwargs)
 
     def apply_async(
         self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
@@ -59,6 +83,14 @@ class CeleryTask[**P, R](VTask[P, R]):
     def apply(self, *_args: Any, **_kwargs: Any) -> NoReturn:
         """Not supported. Raises NotSupported with what to do instead."""
         raise NotSupported("apply(): call the function, or run the job with django_vtasks.testing.run_job()")
+
+
+_REPLACEABLE = ("delay", "delay_on_commit", "apply_async", "apply_async_on_commit")
+
+
+def get_task_logger(name: str) -> logging.Logger:
+    """The logger of that name, as `logging.getLogger`."""
+    return logging.getLogger(name)
 
 
 def shared_task(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
