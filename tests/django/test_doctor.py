@@ -252,6 +252,12 @@ def test_what_is_wrong_with_an_sqlite_file(journal, entry, parts):
     assert all(part in text for part, text in zip(parts, found, strict=True))
 
 
+def test_the_advice_for_sqlite_says_whose_options_it_means():
+    hints = [symptom.hint for symptom in judge_sqlite("delete", {"NAME": "x"})]
+    assert len(hints) == 2
+    assert all("DATABASES" in hint for hint in hints)
+
+
 @pytest.mark.parametrize(
     ("entry", "vendor", "severities"),
     [

@@ -123,13 +123,13 @@ def judge_sqlite(journal_mode: str, entry: Mapping[str, Any]) -> Iterator[Sympto
         yield Symptom(
             severity="warning",
             text=f"journal_mode is {journal_mode}: whoever reads keeps the others from writing.",
-            hint='Set OPTIONS["init_command"] to "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL".',
+            hint='In DATABASES, set OPTIONS["init_command"] to "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL".',
         )
     if str(options.get("transaction_mode", "")).upper() not in ("IMMEDIATE", "EXCLUSIVE"):
         yield Symptom(
             severity="warning",
             text="Transactions begin as readers: one that comes to write while a worker writes fails ('locked').",
-            hint='Set OPTIONS["transaction_mode"] to "IMMEDIATE".',
+            hint='In DATABASES, set OPTIONS["transaction_mode"] to "IMMEDIATE".',
         )
 
 
