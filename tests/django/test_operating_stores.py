@@ -9,6 +9,7 @@ import time
 import pytest
 from django.core.management import CommandError, call_command
 
+from django_vtasks.jobs.limits import JobLimit
 from django_vtasks.jobs.model import JobState
 from django_vtasks.jobs.outcomes import Discarded, Raised
 from django_vtasks.operating.aliases import alias_named
@@ -83,6 +84,20 @@ def next_in_line(scene):
     return scene.ready()[0]
 
 
+def limit_is_full(scene):
+    scene.announce()
+    limit = JobLimit(concurrency_key="account:7", count=1)
+    scene.running(limit=limit)
+    return scene.ready(limit=limit)[0]
+
+
+def rate_is_used_up(scene):
+    scene.announce()
+    limit = JobLimit(rate_key="mails", interval=3600.0)
+    scene.running(limit=limit)
+    return scene.ready(limit=limit)[0]
+
+
 def running(scene):
     scene.announce()
     return scene.running()[0]
@@ -142,6 +157,8 @@ SITUATIONS = [
     (expired, ["expired", "next"]),
     (unknown_task, ["unknown_task", "next"]),
     (next_in_line, ["next"]),
+    (limit_is_full, ["limit_full"]),
+    (rate_is_used_up, ["rate_limited"]),
     (running, ["running"]),
     (running_with_progress_and_cancelled, ["running", "cancelling", "progress"]),
     (lease_released, ["lease_expired"]),
@@ -158,6 +175,30 @@ SITUATIONS = [
 def test_the_reason_why_a_job_is_not_running(scene, construct, codes):
     job_id = construct(scene)
     assert reasons(job_id) == codes
+
+
+NAMED = [
+    (paused, ["The queue 'default' is paused"]),
+    (served_by_nobody, ["No live worker serves the queue 'default'"]),
+    (all_slots_busy, ["All 4 slots of 1 worker"]),
+    (not_due, ["It waits for its time: due in "]),
+    (between_attempts, ["next attempt after attempt 1 failed with ValueError"]),
+    (limit_is_full, ["Its limit 'account:7' is full: 1 of 1 run, held by {leased}"]),
+    (rate_is_used_up, ["Its rate 'mails' lets the next job start in "]),
+    (behind_others, ["behind 5 jobs of the queue 'default', 3 of them of higher priority than its 0"]),
+    (dead_and_its_key_taken, ["its unique key is held by {ready}"]),
+    (unknown_task, ["Its task does not exist in this code", "nowhere"]),
+    (dead, ["It became a dead letter", "failed after 1 attempt with ValueError"]),
+    (running, ["It is running on worker worker-1 (host host-1, pid 4711) since 20", "(attempt 1)"]),
+]
+
+
+@pytest.mark.parametrize(("construct", "words"), NAMED, ids=[construct.__name__ for construct, _ in NAMED])
+def test_twelve_situations_are_told_with_who_and_how_many(scene, construct, words):
+    job_id = construct(scene)
+    told = " ".join(reason.text for reason in why(alias_named("default"), job_id))
+    others = {state: next(iter(ids(scene, state) - {job_id}), "") for state in ("leased", "ready")}
+    assert [word for word in words if word.format(**others) not in told] == [], told
 
 
 def test_the_overview_of_a_busy_alias(scene):
