@@ -120,10 +120,13 @@ def start_http_server(port: int, addr: str = "0.0.0.0") -> Any:  # noqa: S104 - 
     return _prometheus.start_http_server(port, addr, registry=_serving_registry())
 
 
-def exposition() -> tuple[bytes, str]:
-    """The text of a scrape and its content type, of all processes when PROMETHEUS_MULTIPROC_DIR is set."""
+def exposition() -> tuple[bytes, str] | None:
+    """The text of a scrape and its content type, of all processes when PROMETHEUS_MULTIPROC_DIR is set.
+
+    None without prometheus-client.
+    """
     if not HAS_METRICS:
-        return b"", "text/plain; charset=utf-8"
+        return None
     return _prometheus.generate_latest(_serving_registry()), _prometheus.CONTENT_TYPE_LATEST
 
 

@@ -18,6 +18,7 @@ from django.core.management.base import CommandError
 from django_vtasks.conf import WorkerConfig
 from django_vtasks.events import Emitter
 from django_vtasks.jobs.errors import StoreUnavailable
+from django_vtasks.metrics import exposition
 from django_vtasks.worker.health import Health
 from django_vtasks.worker.probes import HealthFile, HealthServer
 from django_vtasks.worker.service import Pace, ServiceCrashed
@@ -194,6 +195,17 @@ def test_readiness_differs_from_liveness(url, pace):
 def test_metrics_are_beside_them_and_other_paths_are_not_found(url):
     assert fetched(f"{url}/metrics") == (200, b"metrics here")
     assert fetched(f"{url}/secrets")[0] == 404
+
+
+def test_metrics_that_nobody_measures_are_no_empty_page(monkeypatch):
+    monkeypatch.setattr("django_vtasks.metrics.HAS_METRICS", False)
+    server = HealthServer(0, Health([]), exposition)
+    try:
+        status, body = fetched(f"http://127.0.0.1:{server.start()}/metrics")
+    finally:
+        server.stop()
+    assert status == 501
+    assert b"django-vtasks[metrics]" in body
 
 
 async def test_every_service_of_a_worker_reports():

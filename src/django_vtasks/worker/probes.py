@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("django_vtasks.worker")
 
 FILE_INTERVAL = 5.0
+NO_METRICS = b"no metrics without prometheus-client: pip install 'django-vtasks[metrics]'\n"
+"""An empty page with 200 would be a target that is up, and alerts on it that never fire."""
 
 
 class HealthFile:
@@ -67,7 +69,7 @@ class HealthFile:
 class HealthServer:
     """Answers `/livez`, `/readyz` and `/metrics` from threads of its own, whatever the event loop does."""
 
-    def __init__(self, port: int, health: Health, metrics: Callable[[], tuple[bytes, str]]) -> None:
+    def __init__(self, port: int, health: Health, metrics: Callable[[], tuple[bytes, str] | None]) -> None:
         self._port = port
         self._health = health
         self._metrics = metrics
@@ -108,8 +110,8 @@ class HealthServer:
 
     def _answer(self, path: str) -> tuple[int, str, bytes]:
         if path == "/metrics":
-            body, content_type = self._metrics()
-            return 200, content_type, body
+            page = self._metrics()
+            return (501, "text/plain; charset=utf-8", NO_METRICS) if page is None else (200, page[1], page[0])
         report = self._health.report()
         if path in {"/livez", "/healthz"}:
             good = report.healthy
