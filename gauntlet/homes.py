@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 from abc import ABC, abstractmethod
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
 from gauntlet.disks import SmallDisk
+from gauntlet.waiting import PATIENCE
 from tests.support.processes import manage
 from tests.support.servers import PostgresServer, Server, ValkeyServer
 
@@ -55,6 +58,10 @@ class Home(ABC):
     @abstractmethod
     def abandon(self, queue: str, worker: str) -> None:
         """Make what is ready in a queue what a dead worker of the 3.2 line had in flight; called as `push`."""
+
+    def takes_writes(self) -> bool:
+        """Whether one more process may write at this moment."""
+        return True
 
     @property
     def port(self) -> int:
@@ -263,6 +270,15 @@ class SqliteHome(DatabaseHome):
             _migrate(self.url(None))
         else:
             shutil.copy(self.template, self._file)
+
+    def takes_writes(self) -> bool:
+        with closing(sqlite3.connect(self._file, timeout=0.5 * PATIENCE, isolation_level=None)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            connection.execute("ROLLBACK")
+            return True
 
     def url(self, port: int | None) -> str:
         return f"sqlite://{self._file}"
