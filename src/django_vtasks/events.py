@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .jobs.assembling import assembler
 from .jobs.model import Claim, DeadLetter
 from .jobs.outcomes import Outcome
 from .jobs.transitions import Decision
@@ -45,6 +46,9 @@ class AttemptEnded:
     outcome: Outcome
     decision: Decision
     duration: float
+
+
+assemble_ended = assembler(AttemptEnded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

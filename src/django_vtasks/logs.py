@@ -70,6 +70,12 @@ class LogLines:
 
     def ended(self, event: happened.AttemptEnded) -> None:
         """One line for each attempt."""
+        if (
+            type(event.outcome) is Succeeded
+            and event.outcome.despite is None
+            and not logger.isEnabledFor(logging.INFO)
+        ):
+            return
         level, text = _verdict(event.outcome, event.decision)
         failed = isinstance(event.decision, Bury) and not isinstance(event.outcome, Cancelled)
         trace = _traceback(event) if failed else ""

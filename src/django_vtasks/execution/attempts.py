@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..events import AttemptEnded
+from ..events import AttemptEnded, assemble_ended
 from ..exceptions import JobCancelled, JobTimedOut, QueueError
 from ..jobs.model import Claim, Job
 from ..jobs.outcomes import Abandonment, Outcome, Raised, Succeeded, Untouched
@@ -242,10 +242,7 @@ class Attempt:
         duration = self.ended_at - self.claims[0].started_at
         for claim, outcome, decision in self.endings:
             if type(outcome) is not Untouched:
-                event = AttemptEnded(
-                    claim=claim, worker_id=claim.lease.owner, outcome=outcome, decision=decision, duration=duration
-                )
-                self.env.options.emitter.emit(event)
+                self.env.options.emitter.emit(assemble_ended(claim, claim.lease.owner, outcome, decision, duration))
 
     def _settle_unended(self) -> None:
         """Nobody made the outcome: the loop was torn down before the function began, or this package broke."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import assert_never
 
+from .assembling import assembler
 from .model import (
     MAX_ATTEMPTS_KEPT,
     Attempt,
@@ -99,6 +100,10 @@ class Settlement:
     reclaim: bool = False
 
 
+assemble_settlement = assembler(Settlement)
+_assemble_finish = assembler(Finish)
+
+
 def decide(claim: Claim, outcome: Outcome, policy: Policy, ended_at: float) -> Decision:
     """The job's next state after an attempt ended as `outcome` at `ended_at` (epoch seconds)."""
     job = claim.job
@@ -174,7 +179,7 @@ def _succeed(claim: Claim, job: Job, outcome: Succeeded, policy: Policy, ended_a
     # Without a result nobody reads the history, and building it costs as much as running a small task.
     ttl = _result_ttl(job, policy)
     done = _ended(claim, job, OutcomeKind.SUCCEEDED, ended_at, outcome.despite) if ttl else job
-    return Finish(job=done, state=JobState.SUCCEEDED, value=outcome.value, result_ttl=ttl, finished_at=ended_at)
+    return _assemble_finish(done, JobState.SUCCEEDED, outcome.value, ttl, ended_at)
 
 
 def _failed(job: Job, claim: Claim, delay: float | None, policy: Policy) -> Decision:

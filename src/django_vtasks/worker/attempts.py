@@ -7,7 +7,7 @@ from typing import Protocol
 from ..events import AttemptEnded, AttemptStarted, BatchCollected, Emitter
 from ..jobs.model import Claim, DeadReason, Failure
 from ..jobs.outcomes import Cancelled, Interrupted, Outcome, Unrunnable, Untouched
-from ..jobs.transitions import Decision, Policy, Settlement, decide
+from ..jobs.transitions import Decision, Policy, Settlement, assemble_settlement, decide
 from .batching import Collector
 from .flight import Flight, Stoppable
 from .settler import Settler
@@ -180,7 +180,7 @@ class Attempts:
     def _finish(self, claim: Claim, decision: Decision) -> None:
         if self.flight.land(claim.lease.token):
             self.tally.decided(claim.queue, decision)
-            self._settler.add(Settlement(claim=claim, decision=decision))
+            self._settler.add(assemble_settlement(claim, decision, False))  # noqa: FBT003 - in the order of the fields
         self.wakeup.ring()
 
     def _refuse(self, claim: Claim, outcome: Outcome) -> None:

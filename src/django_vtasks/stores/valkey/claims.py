@@ -7,7 +7,7 @@ from typing import Any
 
 from ...jobs.codec import decode
 from ...jobs.errors import CodecError
-from ...jobs.model import Claim, Job, Lease, evolve_job
+from ...jobs.model import Claim, Job, assemble_claim, assemble_lease, evolve_job
 
 ADOPTED = "processing:"
 """What the owner of a claim begins with that was found in the list of a dead 3.2 worker."""
@@ -55,5 +55,4 @@ def _claim(owner: str, token: str, raw: bytes, queue: str, started_at: float) ->
         job = evolve_job(job, id=job_id) if job else None
     else:
         job_id = job.id
-    lease = Lease(job_id=job_id, token=token, owner=owner)
-    return Claim(lease=lease, raw=raw, queue=queue, started_at=started_at, job=job, defect=defect)
+    return assemble_claim(assemble_lease(job_id, token, owner), raw, queue, started_at, job, defect)
