@@ -8,11 +8,13 @@ import subprocess
 import sys
 import uuid
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from tests.support import databases
 from tests.support.processes import ROOT, ManagedProcess, manage, process_environment
-from tests.support.servers import PostgresServer, ValkeyServer
+from tests.support.servers import MariaDBServer, PostgresServer, ValkeyServer
 from tests.support.waiting import eventually
 
 FAST = {
@@ -127,9 +129,14 @@ def sqlite_site(tmp_path, migrated_file) -> Site:
 @pytest.fixture
 def postgres_site(tmp_path, postgres_server) -> Site:
     """Jobs in PostgreSQL, in a database of the test's own."""
-    site = Site(tmp_path, {"VTASKS_TEST_DB": "postgres", "VTASKS_TEST_DB_URL": _new_database(postgres_server)}, FAST)
-    site.migrate()
-    return site
+    return _database_site("postgres", tmp_path, _new_database(postgres_server))
+
+
+@pytest.fixture
+def mariadb_site(tmp_path, mariadb_server) -> Site:
+    """Jobs in MariaDB or MySQL, in a database of the test's own."""
+    databases.require_mysqlclient()
+    return _database_site("mariadb", tmp_path, _new_database(mariadb_server))
 
 
 @pytest.fixture
@@ -138,18 +145,29 @@ def valkey_site(tmp_path, sqlite_site, clean_valkey) -> Site:
     return _valkey_site(sqlite_site, clean_valkey)
 
 
-@pytest.fixture(
-    params=[pytest.param("postgres", marks=pytest.mark.postgres), pytest.param("valkey", marks=pytest.mark.valkey)]
-)
+SERVED = [
+    pytest.param("postgres", marks=pytest.mark.postgres),
+    pytest.param("mariadb", marks=pytest.mark.mariadb),
+    pytest.param("valkey", marks=pytest.mark.valkey),
+]
+
+
+@pytest.fixture(params=SERVED)
 def served_site(request, tmp_path, sqlite_site, start_server):
     """A project and the server, its own, that has its jobs."""
     if request.param == "valkey":
         server = start_server(ValkeyServer())
         return _valkey_site(sqlite_site, server), server
-    server = start_server(PostgresServer())
-    site = Site(tmp_path, {"VTASKS_TEST_DB": "postgres", "VTASKS_TEST_DB_URL": server.url}, FAST)
+    if request.param == "mariadb":
+        databases.require_mysqlclient()
+    server = start_server(PostgresServer() if request.param == "postgres" else MariaDBServer())
+    return _database_site(request.param, tmp_path, server.url), server
+
+
+def _database_site(kind: str, folder: Path, url: str) -> Site:
+    site = Site(folder, {"VTASKS_TEST_DB": kind, "VTASKS_TEST_DB_URL": url}, FAST)
     site.migrate()
-    return site, server
+    return site
 
 
 def _valkey_site(sqlite_site: Site, server) -> Site:
@@ -158,22 +176,29 @@ def _valkey_site(sqlite_site: Site, server) -> Site:
     return Site(sqlite_site.folder, sqlite_site._env, FAST | {"TASKS": tasks})
 
 
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("postgres", marks=pytest.mark.postgres),
-        pytest.param("valkey", marks=pytest.mark.valkey),
-    ]
-)
+@pytest.fixture(params=["sqlite", *SERVED])
 def site(request) -> Site:
     """A project on each kind of store in turn."""
     return request.getfixturevalue(f"{request.param}_site")
 
 
 def _new_database(server) -> str:
+    name = f"site_{uuid.uuid4().hex[:12]}"
+    quote = "`" if isinstance(server, MariaDBServer) else '"'
+    connection = _administrator(server)
+    connection.cursor().execute(f"CREATE DATABASE {quote}{name}{quote}")
+    connection.close()
+    return f"{server.url.rpartition('/')[0]}/{name}"
+
+
+def _administrator(server):
+    if isinstance(server, MariaDBServer):
+        import MySQLdb
+
+        parts = urlsplit(server.url)
+        return MySQLdb.connect(
+            host=parts.hostname, port=parts.port, user=parts.username, password=parts.password or ""
+        )
     import psycopg
 
-    name = f"site_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(server.url, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    return f"{server.url.rpartition('/')[0]}/{name}"
+    return psycopg.connect(server.url, autocommit=True)
