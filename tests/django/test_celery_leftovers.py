@@ -11,7 +11,7 @@ import pytest
 from django.core import checks
 
 from django_vtasks.contrib import celery as shim
-from django_vtasks.contrib.celery import shared_task
+from django_vtasks.contrib.celery import NotSupported, Retry, shared_task
 from django_vtasks.contrib.celery.leftovers import SETTINGS, leftovers
 from django_vtasks.operating.doctor import diagnose
 from django_vtasks.testing import drain, enqueued
@@ -24,7 +24,10 @@ def send(address):
 
 @shared_task(bind=True)
 def invite(self, address):
-    send.delay(address)
+    try:
+        send.delay(address)
+    except OSError as exc:
+        raise self.retry(exc=exc) from exc
     return self.request.called_directly
 
 
@@ -131,7 +134,7 @@ def test_every_name_of_the_shim_can_be_imported():
 
 
 def test_what_tasks_import_from_celery_beside_the_decorator_is_there():
-    from django_vtasks.contrib.celery import Retry, TimeoutError, get_task_logger  # noqa: A004
+    from django_vtasks.contrib.celery import TimeoutError, get_task_logger  # noqa: A004
 
     assert get_task_logger("shop").name == "shop"
     assert issubclass(Retry, Exception)
@@ -161,6 +164,18 @@ def test_a_task_that_runs_in_a_worker_meets_the_mock():
     with mock.patch.object(send, "delay") as delay:
         drain(raise_failures=True)
     delay.assert_called_once_with("ada@example.com")
+
+
+def test_a_mock_may_stand_for_retry_in_a_call():
+    with (
+        mock.patch.object(send, "delay", side_effect=OSError("down")),
+        mock.patch.object(invite, "retry", side_effect=Retry) as retry,
+        pytest.raises(Retry),
+    ):
+        invite("ada@example.com")
+    assert isinstance(retry.call_args.kwargs["exc"], OSError)
+    with pytest.raises(NotSupported, match="bind=True"):
+        invite.retry()
 
 
 @pytest.mark.parametrize("name", ["func", "priority", "enqueue", "run"])

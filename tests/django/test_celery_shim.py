@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from textwrap import dedent
 from types import SimpleNamespace
 
 import pytest
@@ -28,7 +26,7 @@ from django_vtasks.framework import InvalidTask, TaskResultDoesNotExist, task_ba
 from django_vtasks.scheduling.entries import parse
 from django_vtasks.tasks import options_of
 from django_vtasks.testing import drain, enqueued, fire_due, travel
-from tests.support.processes import ROOT, process_environment
+from tests.support.processes import process_environment
 
 #: A module of a project on Celery, as it is.
 TASKS = """
@@ -446,54 +444,6 @@ def test_a_moved_schedule_fires(shop, settings):
     with travel(datetime(2026, 5, 1, tzinfo=UTC)) as clock:
         clock.advance(timedelta(hours=3))
         assert [job.queue for job in fire_due()] == ["reports"]
-
-
-@pytest.fixture
-def guide(settings, tmp_path, monkeypatch):
-    """The project of the upgrade guide, as it is written there."""
-    page = (ROOT / "docs" / "upgrading" / "from-celery.md").read_text()
-    found = re.findall(r'^ *```python title="([^"]+)"\n(.*?)^ *```$', page, re.MULTILINE | re.DOTALL)
-    files = {name: dedent(text) for name, text in found}
-    (tmp_path / "shop").mkdir()
-    (tmp_path / "shop" / "tasks.py").write_text(files["shop/tasks.py"])
-    chosen = {}
-    exec(files["settings.py"], chosen)
-    for name in ("TASKS", "VTASKS_QUEUES", "VTASKS_SCHEDULE"):
-        setattr(settings, name, chosen[name])
-    monkeypatch.syspath_prepend(tmp_path)
-    yield importlib.import_module("shop.tasks")
-    for name in ("shop", "shop.tasks"):
-        del sys.modules[name]
-
-
-@pytest.mark.django_db
-def test_the_project_of_the_guide_runs(guide):
-    with travel(datetime(2026, 5, 1, tzinfo=UTC)) as clock:
-        clock.advance(timedelta(hours=1))
-        assert {job.task for job in fire_due()} == {"shop.tasks.clean_up", "shop.tasks.nightly"}
-        drained = drain()
-        assert {ran.task for ran in drained.succeeded} >= {"shop.tasks.nightly", "shop.tasks.clean_up"}
-        assert [ran.retry_in for ran in drained.retried] == [30.0]
-        clock.advance(60)
-        assert "shop.tasks.notify" in {ran.task for ran in drain().succeeded}
-        clock.advance(60)
-        drain()
-        clock.advance(60)
-        (failed,) = drain().failed
-        assert isinstance(failed.error, OSError)
-
-
-@pytest.mark.parametrize("page", ["from-celery.md", "from-others.md"])
-def test_commands_and_settings_that_the_guides_name_exist(page):
-    from django_vtasks.conf import DEFAULTS
-    from django_vtasks.management.commands.runworker import Command
-
-    text = (ROOT / "docs" / "upgrading" / page).read_text()
-    flags = set(re.findall(r"runworker((?: --[a-z-]+(?: [A-Za-z0-9]+)?)+)", text))
-    parser = Command().create_parser("manage.py", "runworker")
-    for line in flags:
-        parser.parse_args(line.replace("--max-jobs", "--max-jobs 5").split())
-    assert set(re.findall(r"VTASKS_[A-Z_]+", text)) <= set(DEFAULTS)
 
 
 def test_celerys_own_objects_are_understood():

@@ -25,14 +25,16 @@ class _Declared[**P, R](VTask[P, R]):
 class CeleryTask[**P, R](_Declared[P, R]):
     """A task that was declared with `shared_task`. It has all that a VTask has: `using`, `enqueue`, `aenqueue`.
 
-    Its fields cannot be changed. `delay` and `apply_async` can be replaced, for `unittest.mock.patch`.
+    Its fields cannot be changed. `delay`, `apply_async` and `retry` can be replaced, for `unittest.mock`.
     """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function, here and now; a bound one gets a `self` without a job."""
         options = self.celery
         if options is not None and options.bind:
-            return options.function(BoundTask(options, self.module_path, None), *args, **kwargs)
+            bound = BoundTask(options, self.module_path, None)
+            vars(bound).update(vars(self))  # the mocks that stand for methods of the task
+            return options.function(bound, *args, **kwargs)
         return self.func(*args, **kwargs)
 
     run = __call__
@@ -70,6 +72,10 @@ class CeleryTask[**P, R](_Declared[P, R]):
 
     apply_async_on_commit = apply_async
 
+    def retry(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """For mocks, which a bound call then has as its `self.retry`. Raises NotSupported."""
+        raise NotSupported("retry(): declare the task with bind=True, and use self.retry()")
+
     def AsyncResult(self, task_id: str) -> AsyncResult:  # noqa: N802 - Celery's name
         """The result of a job of this task's alias by its id."""
         return AsyncResult(task_id, alias=self.backend)
@@ -85,7 +91,7 @@ class CeleryTask[**P, R](_Declared[P, R]):
         raise NotSupported("apply(): call the function, or run the job with django_vtasks.testing.run_job()")
 
 
-_REPLACEABLE = ("delay", "delay_on_commit", "apply_async", "apply_async_on_commit")
+_REPLACEABLE = ("delay", "delay_on_commit", "apply_async", "apply_async_on_commit", "retry")
 
 
 def get_task_logger(name: str) -> logging.Logger:
