@@ -10,7 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import uvloop
 
 from django_vtasks.jobs.errors import StoreUnavailable
 from django_vtasks.stores.base.expiry import GRACE, LATE, Expiry, Within
@@ -22,7 +21,12 @@ from django_vtasks.stores.valkey.requests import Command
 from tests.stores.valkey_help import options
 from tests.support.waiting import let_others_run
 
-LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+
+def uvloops_loop():
+    return pytest.importorskip("uvloop").new_event_loop()
+
+
+LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloops_loop], ids=["asyncio", "uvloop"])
 
 
 class FakeLoop:
