@@ -3,11 +3,12 @@
 import heapq
 import itertools
 import math
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import batched
 from typing import Any
+
+import orjson
 
 from ...jobs.codec import decode, decode_letter, unpack
 from ...jobs.errors import CodecError
@@ -44,7 +45,8 @@ class Listing:
     ) -> Iterator[tuple[str, Listed | None]]:
         """Everything in a state from a place on, each with its place; None for one whose job has vanished.
 
-        Places are positions; those of scheduled jobs are the due time, and how many with the same come before.
+        Places are positions; those of scheduled jobs are the due time, and how many with the same come before in each
+        set, so that a page far into jobs which are due together reads none of those before it.
         """
         if state is JobState.SCHEDULED:
             return self._scheduled(queues, after)
@@ -80,19 +82,23 @@ class Listing:
             start = max(0, start - length)
 
     def _scheduled(self, queues: Sequence[str], after: str | None) -> Iterator[tuple[str, Listed]]:
-        first, _, skipped = (after or "").partition(" ")
-        since, skip = (float(first), int(skipped)) if after else (-math.inf, 0)
-        sources = [self._due(queue, name, since) for queue in queues for name in ("sched", "schedh")]
-        for due, jobs in itertools.groupby(heapq.merge(*sources), key=operator.itemgetter(0)):
-            for place, (_, raw, queue) in enumerate(jobs):
-                if due > since or place >= skip:
-                    job = evolve_job(_job(raw, queue), run_after=due)
-                    yield f"{due!r} {place}", Listed(JobRecord(job=job, state=JobState.SCHEDULED), raw)
+        moment, passed = _due_place(after)
+        sources = [
+            self._due(queue, source, moment, passed.get(source, 0))
+            for queue in queues
+            for source in (f"sched:{queue}", f"schedh:{queue}")
+        ]
+        for due, raw, queue, source in heapq.merge(*sources):
+            if due != moment:
+                moment, passed = due, {}
+            job = evolve_job(_job(raw, queue), run_after=due)
+            yield f"{due!r} {orjson.dumps(passed).decode()}", Listed(JobRecord(job=job, state=JobState.SCHEDULED), raw)
+            passed[source] = passed.get(source, 0) + 1
 
-    def _due(self, queue: str, name: str, since: float) -> Iterator[tuple[float, bytes, str]]:
-        key, start, least = self._keys.named(f"{name}:{queue}"), 0, repr(since)
+    def _due(self, queue: str, source: str, since: float, start: int) -> Iterator[tuple[float, bytes, str, str]]:
+        key, least = self._keys.named(source), repr(since)
         while found := self._ask(Command(("ZRANGEBYSCORE", key, least, "+inf", "WITHSCORES", "LIMIT", start, PIECE))):
-            yield from ((float(due), raw, queue) for raw, due in batched(found, 2))
+            yield from ((float(due), raw, queue, source) for raw, due in batched(found, 2))
             start += PIECE
 
     def _leased(self) -> list[Listed]:
@@ -119,6 +125,16 @@ class Listing:
                 found = ended_record(record, None, now) if record and record[:1] == FINISHED else None
                 yield Listed(found, record) if found and found.state is state else None
             start += PIECE
+
+
+def _due_place(after: str | None) -> tuple[float, dict[str, int]]:
+    if not after:
+        return -math.inf, {}
+    moment, _, passed = after.partition(" ")
+    known = orjson.loads(passed)
+    if not isinstance(known, dict) or not all(isinstance(count, int) and count >= 0 for count in known.values()):
+        raise ValueError(f"{after!r} is no place among scheduled jobs")
+    return float(moment), known
 
 
 def _start(listed: Listed) -> float:
