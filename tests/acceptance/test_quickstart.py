@@ -50,7 +50,8 @@ class Project:
         """As a person would: the apps into the list that is there, the rest at the end."""
         file = self.folder / "mysite" / "settings.py"
         listed, rest = re.fullmatch(r"(?s).*?INSTALLED_APPS = \[\n.*?# \.\.\.\n(.*?)\](.*)", block).groups()
-        text = file.read_text().replace("INSTALLED_APPS = [\n", f'INSTALLED_APPS = [\n    "myapp",\n{listed}')
+        listed += "" if '"myapp"' in listed else '    "myapp",\n'
+        text = file.read_text().replace("INSTALLED_APPS = [\n", f"INSTALLED_APPS = [\n{listed}")
         file.write_text(text + rest)
 
     def paste_tasks(self, block):
