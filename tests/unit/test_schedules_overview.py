@@ -72,6 +72,7 @@ def test_an_entry_that_does_not_run_is_explained(one, last, standing, reason):
     found = view(one, last=last)
     assert found.standing is standing
     assert reason in found.why
+    assert found.why[-1].isalpha()  # a clause, to be put into sentences
 
 
 def test_an_entry_that_can_never_run_is_explained():

@@ -115,7 +115,7 @@ def _standing(entry: ScheduleEntry, last: float | None, now: float) -> tuple[Sta
         return Standing.NEW, "no scheduler has seen it yet; one runs in a worker started with --scheduler"
     due_at = entry.schedule.next_after(max(known, entry.since or 0.0))
     if due_at is not None and now - due_at > STILL_WORTH:
-        return Standing.OVERDUE, "no scheduler fires it; is a worker running with --scheduler?"
+        return Standing.OVERDUE, "no scheduler fires it any more; one runs in a worker started with --scheduler"
     return Standing.WAITING, ""
 
 
