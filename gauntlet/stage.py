@@ -188,6 +188,16 @@ class Stage:
         worker.kill()
         return self.ledger.open_in(worker.pid)
 
+    def kill_at_work(self, worker: Worker, least: int = 1) -> list[Run]:
+        """As `kill`, at a moment when it runs so many jobs: it is held still for the look."""
+        for _ in range(30):
+            self.until_busy(worker, least)
+            worker.pause()
+            if len(self.ledger.open_in(worker.pid)) >= least:
+                break
+            worker.resume()
+        return self.kill(worker)
+
     def finished(self) -> int:
         """How many runs came to their end so far."""
         return sum(run.ended is not None for run in self.ledger.runs())

@@ -16,8 +16,7 @@ def kill_one_of_three(stage: Stage) -> None:
     victim = stage.rng.choice(workers)
     feed = stage.feed(1000)
     feed.until_accepted(stage.rng.randint(20, 60))
-    stage.until_busy(victim, 2)
-    held = stage.kill(victim)
+    held = stage.kill_at_work(victim, 2)
     stage.exercised(held, "the killed worker ran no job")
     stage.facts["held"] = len(held)
     stage.finish()
@@ -33,9 +32,7 @@ def workers_that_never_come_back(stage: Stage) -> None:
     first = stage.start_workers(*(f"pod-{stage.seed:x}a{number}" for number in range(2)))
     feed = stage.feed(600)
     feed.until_accepted(stage.rng.randint(20, 60))
-    for worker in first:
-        stage.until_busy(worker)
-    held = [run for worker in first for run in stage.kill(worker)]
+    held = [run for worker in first for run in stage.kill_at_work(worker)]
     stage.exercised(held, "the killed workers ran no job")
     stage.facts["held"] = len(held)
     stage.start_workers(*(f"pod-{stage.seed:x}b{number}" for number in range(2)))

@@ -25,7 +25,7 @@ def two_workers_with_one_id(stage: Stage) -> None:
     stage.until_busy(third, 2)
     stage.until_busy(first)
     killed = stage.rng.choice([first, third])
-    lost = stage.kill(killed)
+    lost = stage.kill_at_work(killed)
     stage.exercised(lost, "the killed twin ran no job")
     stage.facts |= {"held": len(held), "lost": len(lost)}
     stage.finish()
