@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import sys
 from types import ModuleType
@@ -138,7 +139,7 @@ def test_what_tasks_import_from_celery_beside_the_decorator_is_there():
 
     assert get_task_logger("shop").name == "shop"
     assert issubclass(Retry, Exception)
-    assert TimeoutError is __builtins__["TimeoutError"]
+    assert TimeoutError is builtins.TimeoutError
 
 
 # -- tests of the project ---------------------------------------------------------------------------------------------
