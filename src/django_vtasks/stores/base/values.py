@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from ...jobs.assembling import assembler
 from ...jobs.model import Claim, Job, JobRecord, JobState
 from ...jobs.transitions import fresh
 
@@ -28,6 +29,9 @@ class Added:
 
     status: AddStatus
     job_id: str | None
+
+
+assemble_added = assembler(Added)
 
 
 class CancelStatus(StrEnum):

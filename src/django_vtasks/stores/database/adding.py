@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from ..base import Added, AddStatus
+from ..base.values import assemble_added
 from .insert import Row, insert_rows
 from .session import Session
 from .unique import add_unique
@@ -14,4 +15,4 @@ def add_rows(session: Session, rows: Sequence[Row]) -> list[Added]:
         with session.atomic():
             return add_unique(session, rows)
     insert_rows(session, rows)
-    return [Added(status=AddStatus.ADDED, job_id=row.job.id) for row in rows]
+    return [assemble_added(AddStatus.ADDED, row.job.id) for row in rows]

@@ -9,6 +9,7 @@ from ...jobs.errors import QueueError, StoreUnavailable
 from ...jobs.model import JobRecord, JobState
 from ...jobs.transitions import Policy, cancelled
 from ..base import Added, AddStatus, CancelStatus
+from ..base.values import assemble_added
 from .admission import HELD, Entry, Gate, added, read_answers, read_refusals
 from .letting_in import TRIES, let_in
 from .options import ValkeyOptions
@@ -61,7 +62,7 @@ class ClientPlans:
         else:
             text = yield call("add_one", self.now(), *caller.next(), *lone)
         if not text:
-            return [Added(status=AddStatus.ADDED, job_id=item.job.id) for item in entries]
+            return [assemble_added(AddStatus.ADDED, item.job.id) for item in entries]
         answers = read_answers(text)
         results: list[Added | QueueError] = [
             added(item.job, answers.get(position)) for position, item in enumerate(entries)

@@ -4,6 +4,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...jobs.assembling import assembler
 from .scripts import Script, script
 
 type Part = bytes | str | int | float
@@ -26,13 +27,15 @@ class Command:
     again: bool = True
 
 
+_assemble_call = assembler(Call)
+
 type Request = Call | Command
 type Plan[T] = Generator[Request, Any, T]
 
 
 def call(name: str, *args: Part, again: bool = True) -> Call:
     """A call of the script with this name; the first argument is the time, or empty text."""
-    return Call(script(name), args, again)
+    return _assemble_call(script(name), args, again)
 
 
 def wire(request: Request, guard: str) -> Sequence[Part]:
