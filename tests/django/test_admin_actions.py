@@ -287,6 +287,18 @@ def test_pause_and_resume(operator, scene):
     ]
 
 
+@pytest.mark.parametrize(
+    "given", [{}, {"do": "nonsense"}, {"do": "pause", "queue": ""}, {"do": "pause", "alias": "no"}]
+)
+def test_what_is_neither_pause_nor_resume_changes_no_queue(operator, scene, given):
+    scene.admin.pause("mails")
+    data = {"alias": "default", "queue": "mails"} | given
+    response = operator.post(reverse("admin:django_vtasks_overview_queue"), data, follow=True)
+    assert said(response) == ["Choose to pause or resume a queue of a known alias."]
+    assert [count.queue for count in scene.admin.counts() if count.paused] == ["mails"]
+    assert LogEntry.objects.count() == 0
+
+
 def test_running_a_schedule_entry_now_leaves_its_slots_alone(operator, scene, settings):
     settings.VTASKS_SCHEDULE = {
         "nightly": {"task": "tests.project.tasks.echo", "schedule": "0 3 * * *", "args": [7], "queue": "default"}

@@ -44,11 +44,11 @@ class OverviewPage(StorePage):
         """Pause or resume a queue."""
         require(request, Permission.OPERATE)
         alias, queue = chosen_alias(request), request.POST.get("queue", "")
-        pause = request.POST.get("do") == "pause"
-        if alias is None or not queue:
-            messages.error(request, "Choose a queue of a known alias.")
+        do = request.POST.get("do")
+        if alias is None or not queue or do not in ("pause", "resume"):
+            messages.error(request, "Choose to pause or resume a queue of a known alias.")
         else:
-            self._pause_or_resume(request, alias, queue, pause=pause)
+            self._pause_or_resume(request, alias, queue, pause=do == "pause")
         return HttpResponseRedirect(links.page("overview_changelist"))
 
     def _pause_or_resume(self, request: HttpRequest, alias: Alias, queue: str, *, pause: bool) -> None:
