@@ -100,3 +100,22 @@ async def test_a_start_that_waited_for_the_lock_of_its_rate_counts_from_then(ben
     await bench.advance(1.0)
     [second] = await bench.claim()
     assert second.started_at - started > 10.0
+
+
+async def test_those_who_find_a_limited_job_leased_know_when_it_started(bench, monkeypatch):
+    count_permits = permits.count_permits
+
+    def slow(session, ids):
+        bench.clock.advance(3.0)
+        session.new_moment()
+        return count_permits(session, ids)
+
+    await bench.add(limit=JobLimit(concurrency_key="k", count=1, rate_key="r", interval=10.0))
+    with monkeypatch.context() as patch:
+        patch.setattr(permits, "count_permits", slow)
+        [claim] = await bench.claim()
+    [held] = await bench.worker.held(claim.lease.owner)
+    assert held.started_at == about(claim.started_at)
+    await bench.lose(claim)
+    [expired] = await bench.worker.expired(10)
+    assert expired.started_at == about(claim.started_at)

@@ -114,6 +114,8 @@ class Line:
         return Candidate(row=row, place=place, limit=limit, group=group, parked=parked)
 
 
+# What others read of the start is the moment that its rate counted, not that of the statement.
+_LEASED_AT = LEASED.replace("{now}", "{at}")
 _LOCKED = f"{IN_ORDER} LIMIT %s {{skip_locked}}"
 
 
@@ -191,8 +193,8 @@ def _lease(session: Session, owner: str, taken: Sequence[Candidate], now: float)
         )
     for key, ids in by_key.items():
         session.run(
-            f"UPDATE {JOBS} {{by_id}} SET {LEASED}, limit_group = NULL, limit_key = %s"
+            f"UPDATE {JOBS} {{by_id}} SET {_LEASED_AT}, limit_group = NULL, limit_key = %s"
             f" WHERE id IN {session.vendor.places(ids)}",
-            (owner, token, key, *ids),
+            (owner, token, session.vendor.moment(now), key, *ids),
         )
     return claims_of_round([candidate.row for candidate in taken], session.vendor, owner, token, now)
