@@ -113,16 +113,18 @@ async def a_job_that_runs(_):
 
 async def functions_that_ignore_their_timeout(_):
     released = threading.Event()
+
+    def stubborn():
+        released.wait(20)
+
+    def late(context):
+        eventually(lambda: context.cancelled)
+
+    async with executing.bench(emitter=(emitter := Emitter()), grace=60) as on:
+        listen(emitter)
+        await on.run(on.task(late, takes_context=True, timeout=0.01))
     async with executing.bench(emitter=(emitter := Emitter())) as on:
         listen(emitter)
-
-        def stubborn():
-            released.wait(20)
-
-        def late(context):
-            eventually(lambda: context.cancelled)
-
-        await on.run(on.task(late, takes_context=True, timeout=0.01))
         await on.run(on.task(stubborn, timeout=0.01))
         released.set()
 
