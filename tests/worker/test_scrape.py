@@ -111,21 +111,25 @@ async def a_job_that_runs(_):
     return before, scrape()
 
 
-async def functions_that_ignore_their_timeout(_):
-    released = threading.Event()
+async def functions_that_do_not_stop_when_told_to(_):
+    begun, released = threading.Event(), threading.Event()
 
     def stubborn():
         released.wait(20)
 
     def late(context):
+        begun.set()
         eventually(lambda: context.cancelled)
 
     async with executing.bench(emitter=(emitter := Emitter()), grace=60) as on:
         listen(emitter)
-        await on.run(on.task(late, takes_context=True, timeout=0.01))
+        attempt = on.start(claim := on.claim(on.task(late, takes_context=True)))
+        await aeventually(begun.is_set)
+        attempt.cancel()
+        await on.end_of(claim)
     async with executing.bench(emitter=(emitter := Emitter())) as on:
         listen(emitter)
-        await on.run(on.task(stubborn, timeout=0.01))
+        await on.run(on.task(stubborn, timeout=0.5))
         released.set()
 
 
@@ -329,7 +333,7 @@ MOVES = {
         'vtasks_batch_size_count{queue="batch"}',
     },
     a_job_that_runs: {'vtasks_active_tasks{queue="default"}'},
-    functions_that_ignore_their_timeout: {
+    functions_that_do_not_stop_when_told_to: {
         "vtasks_abandoned_threads{}",
         'vtasks_late_successes_total{queue="default",task_name="bench.late_0"}',
     },
