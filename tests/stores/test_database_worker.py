@@ -21,12 +21,14 @@ from django.db import connections, transaction
 
 from django_vtasks.db.models import QueuedTask, VTaskMetadata
 from django_vtasks.jobs.errors import StoreUnavailable
+from django_vtasks.jobs.limits import JobLimit
 from django_vtasks.jobs.model import JobState
 from django_vtasks.jobs.outcomes import Succeeded
 from django_vtasks.jobs.transitions import Policy
 from django_vtasks.stores.base import ClaimRequest, Firing, Want
 from django_vtasks.stores.database import listen, notify, schedule, waiting
 from django_vtasks.stores.database.queries.postgresql import PostgreSQL, begin
+from django_vtasks.stores.database.session import Session
 from django_vtasks.stores.database.store import DatabaseClientStore, DatabaseOptions, DatabaseWorkerStore
 from tests.project.dburl import settings_from_url
 from tests.support.builders import a_job, settled
@@ -155,6 +157,32 @@ async def test_who_stands_still_in_a_transaction_keeps_others_waiting_for_second
         with pytest.raises(StoreUnavailable):
             await standing
         assert await frozen.last_slots(["tick"]) == {"tick": 3.0}
+
+
+@on_postgres
+async def test_nor_does_who_stands_still_after_writing_many_results(database_alias, monkeypatch):
+    monkeypatch.setattr(PostgreSQL, "begin", begin(0.3))
+    original, stands, go_on = Session.run, threading.Event(), threading.Event()
+
+    def run(self: Session, template: str, params: Any = ()) -> int:
+        if template.startswith("{delete_jobs}") and not stands.is_set():
+            stands.set()
+            go_on.wait(30)
+        return original(self, template, params)
+
+    async with worker_store(database_alias) as frozen, worker_store(database_alias, reply_timeout=8) as other:
+        await add(database_alias, 3, limit=JobLimit(concurrency_key="k", count=3))
+        await asyncio.to_thread(frozen.extend, "alpha", 60.0)
+        claims = (await frozen.exchange([], request())).claims
+        monkeypatch.setattr(Session, "run", run)
+        standing = asyncio.create_task(frozen.exchange(finished(claims), None))
+        await asyncio.to_thread(stands.wait, 30)
+        try:
+            assert not (await other.exchange(finished(claims), None)).refused
+        finally:
+            go_on.set()
+        with pytest.raises(StoreUnavailable):
+            await standing
 
 
 @pytest.mark.postgres

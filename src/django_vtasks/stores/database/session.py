@@ -43,8 +43,9 @@ class Session:
 
     def run_many(self, template: str, sets: Sequence[Sequence[Any]]) -> None:
         """Run a statement once for each set of parameters."""
-        if len(sets) == 1:
-            self.run(template, sets[0])
+        if len(sets) == 1 or self.vendor.many_one_by_one:
+            for params in sets:
+                self.run(template, params)
         elif sets:
             self._cursor.executemany(self.moment.sql(template), sets)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import batched, chain
 from typing import Any
 
 from ...jobs.errors import CodecError
@@ -123,16 +124,20 @@ def _live(session: Session, owners: set[str]) -> set[str]:
 def _finish(session: Session, finishes: Sequence[tuple[Claim, Finish, Held]]) -> None:
     vendor = session.vendor
     kept = [item for item in finishes if item[1].result_ttl > 0]
-    session.run_many(_INSERT_RESULT, [_result_values(session, place, *item) for place, item in enumerate(kept)])
+    for some in batched(enumerate(kept), RESULTS_AT_ONCE):
+        values = chain.from_iterable(_result_values(session, place, *item) for place, item in some)
+        session.run(f"{_INSERT_RESULT} {', '.join([_RESULT] * len(some))} {{ignore}}", list(values))
     ids = [vendor.id_in(claim.lease.job_id) for claim, *_ in finishes]
     session.run(f"{{delete_jobs}} WHERE id IN {vendor.places(ids)}", ids)
 
 
 _INSERT_RESULT = (
     f"INSERT INTO {RESULTS}"
-    " (id, queue, state, data, ending, value, progress, progress_at, settled_at, finished_at, expires_at)"
-    " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, {order}, {at}, {later}) {ignore}"
+    " (id, queue, state, data, ending, value, progress, progress_at, settled_at, finished_at, expires_at) VALUES"
 )
+_RESULT = "(%s, %s, %s, %s, %s, %s, %s, %s, {order}, {at}, {later})"
+RESULTS_AT_ONCE = 50
+"""Results in one statement."""
 
 
 def _result_values(session: Session, place: int, claim: Claim, finish: Finish, held: Held) -> tuple[Any, ...]:
