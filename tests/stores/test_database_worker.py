@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from django.core.management import call_command
 from django.db import connections, transaction
@@ -339,6 +338,8 @@ async def test_a_lost_listening_connection_is_replaced(database_alias, monkeypat
 async def test_an_idle_worker_costs_at_most_two_transactions_a_second(own_postgres):
     alias, server = own_postgres
     owner = f"idle {time.time()}"
+    import psycopg
+
     with psycopg.connect(server.url, autocommit=True) as watcher:
 
         def transactions() -> int:
@@ -404,6 +405,8 @@ class PgBouncer:
         eventually(self._answers)
 
     def _answers(self) -> bool:
+        import psycopg
+
         try:
             with psycopg.connect(self.url, connect_timeout=2):
                 return True
