@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from ...jobs import zstd
@@ -138,11 +139,22 @@ def _adopt(session: Session, limit: int) -> int:
         letter = letter_of(values, vendor)
         moments = (vendor.moment(letter.failed_at), vendor.moment(letter.first_failed_at))
         sets.append((*moments, *moments[:1], *listed(letter), vendor.id_in(letter.id)))
-    session.run_many(_ADOPT, sets)
+    if sets and vendor.has_unnest:
+        lines = ", ".join([_ADOPTED.format(id=vendor.id_place)] * len(sets))
+        session.run(_ADOPT_ALL.format(values=lines), list(chain.from_iterable(sets)))
+    else:
+        session.run_many(_ADOPT, sets)
     return len(rows)
 
 
 _ADOPT = (
     f"UPDATE {JOBS} SET failed_at = {{at}}, first_failed_at = {{at}}, buried_at = {{at}}, func = %s, reason = %s,"
     " fingerprint = %s WHERE id = %s AND buried_at IS NULL"
+)
+_ADOPTED = "({{at}}, {{at}}, {{at}}, %s, %s, %s, {id})"
+_ADOPT_ALL = (
+    f"UPDATE {JOBS} j SET failed_at = v.failed_at, first_failed_at = v.first_failed_at, buried_at = v.buried_at,"
+    " func = v.func, reason = v.reason, fingerprint = v.fingerprint"
+    " FROM (VALUES {values}) v (failed_at, first_failed_at, buried_at, func, reason, fingerprint, id)"
+    " WHERE j.id = v.id AND j.buried_at IS NULL"
 )

@@ -38,7 +38,8 @@ class PostgreSQL(Vendor):
 
     def id_column(self, column: str) -> str:
         """See `Vendor`."""
-        return f"{column}::text"
+        # Not `id::text`, which would be named id too: ORDER BY id would mean the text, which no index has in order.
+        return f"text({column})"
 
     def id_in(self, job_id: str) -> str:
         """See `Vendor`."""
