@@ -24,13 +24,13 @@ MUTANTS_OF_OUTAGES = [
         changes=(
             (
                 "worker/consumer.py",
-                "claiming = not self._stop.is_set() and self._keeper.held",
-                "claiming = self._keeper.held",
+                "claiming = not self._stop.is_set() and self._reconciler.certain",
+                "claiming = self._reconciler.certain",
             ),
             (
                 "worker/consumer.py",
-                "begins = self._keeper.held and not self._stop.is_set()",
-                "begins = self._keeper.held",
+                "begins = self._reconciler.certain and not self._stop.is_set()",
+                "begins = self._reconciler.certain",
             ),
         ),
         scenarios=("term",),

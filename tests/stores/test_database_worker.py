@@ -133,7 +133,6 @@ async def test_a_server_that_hangs_costs_a_call_its_timeout_and_no_more(own_post
 
 @on_postgres
 async def test_who_stands_still_in_a_transaction_keeps_others_waiting_for_seconds_at_most(database_alias, monkeypatch):
-    """A frozen process, or one whose host is gone, would hold its locks for as long as its connection is open."""
     monkeypatch.setattr(PostgreSQL, "begin", begin(0.3))
     original, stands, go_on = schedule.fire, threading.Event(), threading.Event()
 
@@ -176,10 +175,8 @@ async def test_nor_does_who_stands_still_after_writing_many_results(database_ali
         monkeypatch.setattr(Session, "run", run)
         standing = asyncio.create_task(frozen.exchange(finished(claims), None))
         await asyncio.to_thread(stands.wait, 30)
-        try:
-            assert not (await other.exchange(finished(claims), None)).refused
-        finally:
-            go_on.set()
+        assert not (await other.exchange(finished(claims), None)).refused
+        go_on.set()
         with pytest.raises(StoreUnavailable):
             await standing
 
