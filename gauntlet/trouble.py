@@ -90,11 +90,11 @@ class Trouble:
             code = worker.wait(within=40 * PATIENCE)
             self.stage.expect(code == 0, f"{worker.name} ended with exit code {code}")
 
-    def over(self, run: Run, *, lost: bool) -> float:
+    def over(self, run: Run, *, lost: bool, claimed: float = 0.0) -> float:
         """When a run counts as over; `lost`: its worker lost its lease, which ran out a term after its renewal.
 
         A process can be stopped between its last look at the lease and the first line of the function, which it then
-        begins when it is let go. Such a run counts as none, and is in `late`.
+        begins when it is let go. Such a run, of a job `claimed` before, counts as none, and is in `late`.
         """
         ends = [run.over] if run.over is not None else []
         if run.pid in self.deaths:
@@ -104,7 +104,7 @@ class Trouble:
             freezes = self.freezes.get(run.pid, ())
             ends += [since + term for since, until in freezes if until > run.began and until - since > term]
             for since, until in freezes:
-                if until <= run.began < until + AT_ONCE and until - since > term:
+                if claimed < since + 0.05 and until <= run.began < until + AT_ONCE and until - since > term:
                     self.late.setdefault((run.pid, until), set()).add(run.nonce)
                     ends.append(run.began)
         return max(run.began, min(ends, default=float("inf")))

@@ -216,7 +216,8 @@ class Judge:
 
         attempt = self._attempts.get((run.job_id, run.attempt))
         lost = attempt is not None and attempt.outcome is OutcomeKind.LEASE_EXPIRED
-        return self._trouble.over(run, lost=lost)
+        claimed = attempt.started_at - self._skew if attempt is not None else 0.0
+        return self._trouble.over(run, lost=lost, claimed=claimed)
 
 
 def _too_many(name: str, starts: list[float]) -> Iterator[str]:
