@@ -79,6 +79,7 @@ class Bench:
         self.max_attempts = options.pop("max_attempts", 1)
         self.ended: list[Ended] = []
         self.events: list[AttemptEnded] = []
+        self._started: list[Any] = []
         self.emitter.subscribe(AttemptEnded, self.events.append)
         self._tasks: dict[str, Any] = {}
         self._numbers = itertools.count(1)
@@ -107,8 +108,10 @@ class Bench:
         return Claim(lease=lease, raw=f"raw {number}".encode(), queue=job.queue, started_at=STARTED_AT, job=job)
 
     def start(self, claim: Claim) -> Any:
-        """Start the attempt of a claim."""
-        return self.executor.start(claim, self.done)
+        """Start the attempt of a claim, and keep it, as a worker does: a loop alone holds no task."""
+        attempt = self.executor.start(claim, self.done)
+        self._started.append(attempt)
+        return attempt
 
     def done(self, claim: Claim, outcome: Outcome, ended_at: float, decision: Decision) -> None:
         """What the executor tells."""

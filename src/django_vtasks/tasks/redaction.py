@@ -109,6 +109,11 @@ def hiding(redaction: Redaction, calls: Iterable[tuple[Sequence[Any], Mapping[st
     return lambda text: found.sub(HIDDEN, text)
 
 
+def hides(hide: Hide) -> bool:
+    """Whether there is anything that it hides."""
+    return hide is not _shown
+
+
 def hiding_of(job: Job) -> Hide:
     """As `hiding`, of one job."""
     return hiding(redaction_of(job), [(job.args, job.kwargs)])
