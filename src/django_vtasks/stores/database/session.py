@@ -42,10 +42,13 @@ class Session:
         return int(self._cursor.rowcount)
 
     def run_many(self, template: str, sets: Sequence[Sequence[Any]]) -> None:
-        """Run a statement once for each set of parameters."""
-        if len(sets) == 1 or self.vendor.many_one_by_one:
-            for params in sets:
-                self.run(template, params)
+        """Run a statement once for each set of parameters. Not for PostgreSQL.
+
+        There psycopg sends many in a pipeline; while that is under way, or ended with a flush, the server counts no
+        time, and a process that stands still keeps its locks.
+        """
+        if len(sets) == 1:
+            self.run(template, sets[0])
         elif sets:
             self._cursor.executemany(self.moment.sql(template), sets)
 

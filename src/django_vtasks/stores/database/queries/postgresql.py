@@ -33,8 +33,6 @@ class PostgreSQL(Vendor):
     has_unnest = True
     id_place = "%s::uuid"
     max_rows = 1000
-    # psycopg sends many in a pipeline, and while that is under way, or ended with a flush, the server counts no time.
-    many_one_by_one = True
 
     def id_column(self, column: str) -> str:
         """See `Vendor`."""

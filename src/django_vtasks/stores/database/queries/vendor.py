@@ -48,8 +48,6 @@ class Vendor:
     reads_partial_indexes_alone = True
     id_place = "%s"
     max_rows = 500
-    #: Whether `executemany` is not to be used.
-    many_one_by_one = False
 
     def __init__(self, connection: BaseDatabaseWrapper) -> None:
         self.timezone = connection.timezone
