@@ -14,18 +14,17 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from django_vtasks.jobs.errors import StoreUnavailable
 from django_vtasks.jobs.limits import JobLimit
 from django_vtasks.jobs.model import Claim, Job, JobState
 from django_vtasks.jobs.outcomes import Interrupted, LeaseExpired, Outcome, Snoozed, Succeeded, Untouched
 from django_vtasks.jobs.transitions import Policy
-from django_vtasks.stores.base import ClaimRequest, Want
+from django_vtasks.stores.base import ClaimRequest, Retention, Want
 from tests.stores.bench import Bench
-from tests.stores.stateful import EXAMPLES, STEPS
+from tests.stores.stateful import run_machine
 from tests.support.builders import a_job, raised, settled
 from tests.support.flaky import FlakyStore
 
@@ -165,8 +164,6 @@ class LimitsMachine(RuleBasedStateMachine):
             del self.waiting[job_id]
 
     def purge(self) -> None:
-        from django_vtasks.stores.base import Retention
-
         self.run(self.bench.worker.purge(Retention(dead_letter_cap=1000, dead_letter_age=None), 1000))
 
     # --- one round -----------------------------------------------------------------------------------------------
@@ -263,12 +260,4 @@ def too_early(limit: JobLimit, starts: Sequence[float]) -> Iterator[str]:
 
 def check_limits(open_bench: Callable[[], Awaitable[Bench]], *, examples: int) -> None:
     """Run the machine on a store. `open_bench` gives an empty one each time."""
-    machine = type("Machine", (LimitsMachine,), {"open_bench": staticmethod(open_bench)})
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=EXAMPLES or examples,
-            stateful_step_count=STEPS,
-            suppress_health_check=[HealthCheck.too_slow],
-        ),
-    )
+    run_machine(LimitsMachine, open_bench, examples=examples)

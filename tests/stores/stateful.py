@@ -368,7 +368,14 @@ def is_listed(job: Job) -> bool:
 
 def check_store(open_bench: Callable[[], Awaitable[Bench]], *, examples: int) -> None:
     """Run the machine on a store. `open_bench` gives an empty one each time."""
-    machine = type("Machine", (StoreMachine,), {"open_bench": staticmethod(open_bench)})
+    run_machine(StoreMachine, open_bench, examples=examples)
+
+
+def run_machine(
+    kind: type[RuleBasedStateMachine], open_bench: Callable[[], Awaitable[Bench]], *, examples: int
+) -> None:
+    """Run a machine that drives what its `open_bench` gives."""
+    machine = type("Machine", (kind,), {"open_bench": staticmethod(open_bench)})
     run_state_machine_as_test(
         machine,
         settings=settings(

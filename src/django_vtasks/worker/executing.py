@@ -9,7 +9,7 @@ from django.utils.module_loading import import_string
 
 from ..conf import WorkerConfig
 from ..events import Emitter
-from ..execution.environment import ExecutorOptions
+from ..execution.environment import ExecutorOptions, MayBegin
 from ..execution.executor import Executor
 from ..execution.registry import Registry
 from ..jobs.model import Claim
@@ -49,7 +49,7 @@ def executor_options(
     )
 
 
-def make_executor(options: ExecutorOptions, report: Report, may_begin: Callable[[], bool]) -> Executor:
+def make_executor(options: ExecutorOptions, report: Report, may_begin: MayBegin) -> Executor:
     """The executor for the running event loop."""
     return Executor(Registry(), replace(options, report=report, may_begin=may_begin))
 

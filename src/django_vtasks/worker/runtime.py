@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from ..conf import WorkerConfig
 from ..events import Emitter
+from ..execution.environment import MayBegin
 from ..jobs.model import Claim
 from ..jobs.transitions import Policy
 from ..stores.base import WorkerInfo, WorkerStore
@@ -67,7 +68,7 @@ class Parts(NamedTuple):
 
 type MakeService = Callable[[Parts], Service]
 
-type MakeExecutor = Callable[[Report, Callable[[], bool]], Executing]
+type MakeExecutor = Callable[[Report, MayBegin], Executing]
 """Makes the executor; given are where reports go, and whether what waits for its start may still begin."""
 
 
