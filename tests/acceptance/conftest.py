@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import subprocess
 import sys
 import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -74,6 +77,21 @@ class Site:
 
     def worker(self, *arguments: str, **settings: object) -> ManagedProcess:
         return ManagedProcess("runworker", *arguments, env=self.env(**settings))
+
+    def freeze(self, process: ManagedProcess) -> None:
+        """Stop a process, but not while it holds the lock of an SQLite file: that would keep everybody out."""
+        with self._nobody_writing():
+            process.pause()
+
+    @contextmanager
+    def _nobody_writing(self) -> Iterator[None]:
+        scheme, _, file = self._env["VTASKS_TEST_DB_URL"].partition("://")
+        if scheme != "sqlite":
+            yield
+            return
+        with closing(sqlite3.connect(file, timeout=30, isolation_level=None)) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            yield
 
     def path(self, name: str) -> str:
         return str(self.folder / name)

@@ -56,7 +56,7 @@ def test_a_frozen_worker_loses_its_job_to_another_and_changes_nothing_when_it_wa
     with site.worker("--id", "frozen", "--concurrency", "1") as frozen:
         jobs = site.enqueue(f"record_slowly, 'a', {gate!r}")
         eventually(lambda: frozen.pid in started(gate))
-        frozen.pause()
+        site.freeze(frozen)
         with site.worker("--id", "awake") as awake:
             eventually(lambda: awake.pid in started(gate), within=60)
             frozen.resume()

@@ -187,14 +187,14 @@ def test_select_all_selects_all_on_the_page(window, site, scene):
 def test_everything_works_without_scripts(window, site, scene):
     window.show(scripts=False)
     open_page(window, site, "overview_changelist")
-    window.driver.find_element(By.CSS_SELECTOR, "button[aria-label='Resume imports']").click()
+    window.follow("button[aria-label='Resume imports']")
     assert "Resumed the queue" in window.driver.find_element(By.CLASS_NAME, "messagelist").text
     open_page(window, site, "deadletter_changelist")
     for box in window.driver.find_elements(By.CSS_SELECTOR, "input[name=id]")[:2]:
         box.click()
-    window.driver.find_element(By.CSS_SELECTOR, "button[value=retry]").click()
+    window.follow("button[value=retry]")
     assert "Retry 2 jobs?" in body(window)
-    window.driver.find_element(By.CSS_SELECTOR, "form[action*='/act/'] button").click()
+    window.follow("form[action*='/act/'] button")
     assert "Retried 2 jobs." in window.driver.find_element(By.CLASS_NAME, "messagelist").text
     assert len(scene.admin.page(JobFilter(state=JobState.DEAD)).records) == 1
 
@@ -203,7 +203,7 @@ def test_what_is_stuck_and_why_takes_two_clicks(window, site, scene):
     open_page(window, site, "overview_changelist")
     finding = window.driver.find_element(By.CSS_SELECTOR, ".vt-findings .vt-error")
     assert "No live worker serves the queue 'mails-to-all-the-customers-of-the-shop'" in finding.text
-    finding.find_element(By.TAG_NAME, "a").click()
-    window.driver.find_element(By.CSS_SELECTOR, ".vt-job a").click()
+    window.follow(".vt-findings .vt-error a")
+    window.follow(".vt-job a")
     assert "WHY IT IS NOT RUNNING" in body(window)
     assert "No live worker serves the queue" in body(window)

@@ -9,8 +9,12 @@ from pathlib import Path
 
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.expected_conditions import staleness_of
+from selenium.webdriver.support.wait import WebDriverWait
 
 from tests.support.servers import unavailable
+from tests.support.waiting import DEADLINE
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 DRIVERS = ("chromedriver", "chromium.chromedriver")
@@ -65,6 +69,12 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
         self.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
+
+    def follow(self, selector: str) -> None:
+        """Click what leads to another page, or sends a form; returns once that page is there."""
+        here = self.driver.find_element(By.TAG_NAME, "html")
+        self.driver.find_element(By.CSS_SELECTOR, selector).click()
+        WebDriverWait(self.driver, DEADLINE).until(staleness_of(here))
 
     def complaints(self) -> list[str]:
         """What the console has complained about since the last call, but for the missing icon of a test site."""

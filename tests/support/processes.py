@@ -120,8 +120,10 @@ class ManagedProcess:
         return self.wait()
 
     def pause(self) -> None:
-        """Freeze the process, as a suspended machine would."""
+        """Freeze the process, as a suspended machine would; returns once all its threads stand still."""
+        assert self.process is not None, "the process was not started"
         self.send(signal.SIGSTOP)
+        os.waitid(os.P_PID, self.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Let a frozen process go on."""
