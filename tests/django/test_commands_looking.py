@@ -272,3 +272,26 @@ def test_a_reader_that_hangs_up_is_no_error():
         process.stdout.close()
         assert process.wait(60) == 0
         assert process.stderr.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("status", "--watch", "--interval", "-1"), "argument --interval: a finite number of seconds, at least 0.1"),
+        (("status", "--watch", "--interval", "nan"), "argument --interval: a finite number of seconds, at least 0.1"),
+        (("watch", "an-id", "--interval", "0"), "argument --interval: a finite number of seconds, at least 0.05"),
+        (("watch", "an-id", "--timeout", "-1"), "argument --timeout: a finite number of seconds, 0 or more"),
+        (("jobs", "--limit", "0"), "argument --limit: a number at least 1"),
+        (("dlq", "list", "--limit", "-3"), "argument --limit: a number at least 1"),
+        (("jobs", "--after", "garbage"), "start from its first page"),
+        (("dlq", "list", "--after", "garbage"), "start from its first page"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_and_not_replaced(scene, arguments, named):
+    with pytest.raises(CommandError, match=named):
+        vtasks(*arguments)
+
+
+def test_a_place_that_no_page_told_is_wrong_usage(scene):
+    code, message = refusal("jobs", "--after", "garbage")
+    assert (code, message) == (2, "'garbage' is no place in this list; start from its first page.")

@@ -176,8 +176,6 @@ def listing(request: HttpRequest, alias: Alias | None, query: Query) -> dict[str
         page = alias.admin.page(query.which, after=query.after or None, limit=PER_PAGE)
     except QueueError as error:
         return {**context, "problem": str(error)}
-    except ValueError:
-        return {**context, "problem": "The place in this list is not valid any more; start from its first page."}
     return {
         **context,
         "jobs": [rows.job_row(alias.name, record) for record in page.records],

@@ -37,6 +37,13 @@ class InvalidOptions(QueueError):
     """Raised when a setting or an option is wrong; the message lists every problem found."""
 
 
+class InvalidCursor(QueueError, ValueError):
+    """Raised when the place at which a list is to go on was not told by a page of that list."""
+
+    def __init__(self, cursor: str) -> None:
+        super().__init__(f"{cursor!r} is no place in this list; start from its first page.")
+
+
 class JobCancelled(QueueError):
     """The error class recorded for a job that was cancelled."""
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
+
+import orjson
 import pytest
 
+from django_vtasks.jobs.errors import InvalidCursor
 from django_vtasks.jobs.model import JobState
 from django_vtasks.stores.base import JobFilter
 from tests.stores.bench import LEASE, Bench, about, ids
 from tests.support.builders import a_key
+
+CURSORS = [
+    *("garbage", "-1", "1.5", "\u0661", "9" * 30, "é", "nan {}", "1e400 {}", "1.5 []", '1.5 {"sched:default": -1}'),
+    '1.5 {"sched:default": 99999999999999999999}',
+    *({}, [], [1], [[], {}], ["a\0", "b"], [None] * 4, ["q", 0, "x", "y"], ["q", 1 << 40, 1.5, "y"], [1e400, "y"]),
+]
+"""What no store tells; those that are not text stand for their encoding as cursors of a database."""
 
 
 class TestCounts:
@@ -105,6 +116,14 @@ class TestPage:
                 if cursor is None:
                     break
             assert sorted(found) == sorted(job.id for job in jobs if which.get("queue") in (None, job.queue))
+
+    @pytest.mark.parametrize("state", list(JobState))
+    async def test_a_list_goes_on_only_where_a_page_of_it_ended(self, store: Bench, state: JobState):
+        await store.add()
+        for value in CURSORS:
+            cursor = value if isinstance(value, str) else urlsafe_b64encode(orjson.dumps(value)).decode()
+            with pytest.raises(InvalidCursor, match="start from its first page"):
+                await store.admin.page(JobFilter(state=state), after=cursor)
 
     async def test_a_page_is_no_longer_than_its_limit(self, store: Bench):
         await store.add_all([store.job() for _ in range(5)])

@@ -1,7 +1,6 @@
 """`manage.py runworker`: runs one worker until a signal, or until nothing is due."""
 
 import argparse
-import math
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from typing import Any
@@ -13,6 +12,7 @@ from ...backends.base import VTasksBaseBackend
 from ...conf import WorkerConfig, queue_names, settings
 from ...framework import InvalidTaskBackend, task_backends
 from ...jobs.errors import QueueError
+from ..numbers import seconds, whole
 
 LONGEST_ID = 64
 
@@ -28,19 +28,19 @@ class Command(BaseCommand):
         """The flags; every default comes from the settings."""
         add = parser.add_argument
         add("--queue", action="append", metavar="NAME", help="a queue to work on; repeatable, * for all of them")
-        add("--concurrency", type=_whole(1), metavar="N", help="how many jobs run at once")
+        add("--concurrency", type=whole(1), metavar="N", help="how many jobs run at once")
         add("--backend", metavar="ALIAS", help="the alias of TASKS to work for")
         add("--scheduler", action="store_true", help="also fire schedule entries; any number of workers may")
         add("--id", metavar="TEXT", help="the name that operators see (default: host name and process id)")
         add("--health-check-file", metavar="PATH", help="rewrite this file every 5 s while the worker is healthy")
-        add("--health-port", type=_whole(0, 65_535), metavar="PORT", help="serve /livez, /readyz and /metrics")
-        add("--metrics-port", type=_whole(0, 65_535), metavar="PORT", help="serve /metrics")
-        add("--shutdown-timeout", type=_seconds, metavar="S", help="seconds running jobs get when the worker stops")
+        add("--health-port", type=whole(0, 65_535), metavar="PORT", help="serve /livez, /readyz and /metrics")
+        add("--metrics-port", type=whole(0, 65_535), metavar="PORT", help="serve /metrics")
+        add("--shutdown-timeout", type=seconds, metavar="S", help="seconds running jobs get when the worker stops")
         add("--batch", "--drain", action="store_true", dest="drain", help="exit as soon as nothing is due")
-        add("--max-jobs", "--max-tasks", type=_whole(1), metavar="N", help="exit after so many jobs")
-        add("--interval", type=_seconds, metavar="S", help="ask the store at least this often, whatever it announces")
-        add("--exit-empty", type=_whole(0, 255), metavar="N", help="exit with this code when no job was run")
-        add("--exit-failed", type=_whole(0, 255), metavar="N", help="exit with this code when a job failed for good")
+        add("--max-jobs", "--max-tasks", type=whole(1), metavar="N", help="exit after so many jobs")
+        add("--interval", type=seconds, metavar="S", help="ask the store at least this often, whatever it announces")
+        add("--exit-empty", type=whole(0, 255), metavar="N", help="exit with this code when no job was run")
+        add("--exit-failed", type=whole(0, 255), metavar="N", help="exit with this code when a job failed for good")
         add("--reload", action=argparse.BooleanOptionalAction, default=False, help="restart when code changes")
 
     def run_from_argv(self, argv: list[str]) -> None:
@@ -172,27 +172,3 @@ def _hints(names: Iterable[str], known: set[str]) -> list[str]:
     return [
         f"--queue {name}: neither VTASKS_QUEUES nor TASKS has it; did you mean {near!r}?" for name, near in nearest
     ]
-
-
-def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}") from None
-        if number < least or (most is not None and number > most):
-            bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-            raise argparse.ArgumentTypeError(f"a number {bounds} is needed, not {number}")
-        return number
-
-    return parse
-
-
-def _seconds(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a number of seconds is needed, not {text!r}") from None
-    if not (math.isfinite(number) and number >= 0):
-        raise argparse.ArgumentTypeError(f"a finite number of seconds, 0 or more, is needed, not {text!r}")
-    return number

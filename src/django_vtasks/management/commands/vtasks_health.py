@@ -13,6 +13,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from ...conf import PID, settings
+from ..numbers import seconds, whole
 
 DEFAULT_MAX_AGE = 15.0
 
@@ -26,8 +27,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         """The flags; file and port default to the settings."""
         parser.add_argument("--file", metavar="PATH", help="the health file (default: VTASKS_HEALTH_CHECK_FILE)")
-        parser.add_argument("--max-age", type=float, default=DEFAULT_MAX_AGE, metavar="S", help="when it is stale")
-        parser.add_argument("--port", type=int, metavar="PORT", help="the health port (default: VTASKS_HEALTH_PORT)")
+        parser.add_argument("--max-age", type=seconds, default=DEFAULT_MAX_AGE, metavar="S", help="when it is stale")
+        hint = "the health port (default: VTASKS_HEALTH_PORT)"
+        parser.add_argument("--port", type=whole(1, 65_535), metavar="PORT", help=hint)
         parser.add_argument("--ready", action="store_true", help="ask the port for readiness instead of liveness")
 
     def handle(self, *_args: Any, **options: Any) -> None:

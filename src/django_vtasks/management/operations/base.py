@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TextIO
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from ...jobs.errors import QueueError
+from ...jobs.errors import InvalidCursor, QueueError
 from ...jobs.texts import visible
 from ...operating.aliases import Alias, UnknownAlias, alias_named, aliases
 from ...operating.explain import unknown
@@ -110,7 +110,7 @@ def explained() -> Iterator[None]:
         yield
     except CommandError as error:
         raise CommandError(visible(str(error)), returncode=error.returncode) from error
-    except UnknownAlias as error:
+    except (UnknownAlias, InvalidCursor) as error:
         raise CommandError(visible(str(error)), returncode=USAGE) from error
     except QueueError as error:
         raise CommandError(f"The store did not do it: {visible(str(error))}", returncode=UNAVAILABLE) from error

@@ -17,6 +17,7 @@ from ...operating.reports import NOTHING_HIDDEN, group_report, job_report
 from ...operating.wording import counted, moment, short_class, shortened
 from ...stores.base import Redrive
 from ...tasks.redaction import HIDDEN, filled_in, veiled_group
+from ..numbers import whole
 from .base import FAILED, USAGE, Console, Operation, Options, not_found, one_alias
 from .filters import add_filters, add_selection, filter_of, selected
 from .looking import draw_jobs
@@ -49,7 +50,7 @@ class List(Operation):
         """Which letters."""
         add_filters(parser, letters=True)
         parser.add_argument("--groups", action="store_true", help="Group what failed alike, the largest first.")
-        parser.add_argument("--limit", type=int, default=50, help="How many (default: 50).")
+        parser.add_argument("--limit", type=whole(1), default=50, metavar="N", help="How many (default: 50).")
         parser.add_argument("--after", help="What the page before said to continue with.")
 
     def run(self, console: Console, options: Options) -> None:

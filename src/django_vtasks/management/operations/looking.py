@@ -13,6 +13,7 @@ from ...operating.overview import Overview, overview_of
 from ...operating.reports import job_report, overview_report, reason_report, worker_report
 from ...operating.wording import duration, moment, short_class, shortened
 from ...tasks.redaction import hiding_of
+from ..numbers import interval, whole
 from .base import FAILED, UNAVAILABLE, Console, Operation, Options, chosen_aliases, first_that_knows, one_alias
 from .filters import add_filters, filter_of
 
@@ -32,7 +33,13 @@ class Status(Operation):
     def add_arguments(self, parser: Any) -> None:
         """How often, and whether problems are an error."""
         parser.add_argument("--watch", action="store_true", help="Redraw until interrupted.")
-        parser.add_argument("--interval", type=float, default=2.0, help="Seconds between two drawings (default: 2).")
+        parser.add_argument(
+            "--interval",
+            type=interval(0.1),
+            default=2.0,
+            metavar="S",
+            help="Seconds between two drawings (default: 2).",
+        )
         parser.add_argument("--check", action="store_true", help="Exit with 1 when something is wrong.")
 
     def run(self, console: Console, options: Options) -> None:
@@ -55,7 +62,7 @@ class Status(Operation):
                     console.out.write(CLEAR)
                 console.line(f"{moment(time.time())}, every {duration(options['interval'])}; Ctrl-C ends")
                 _draw(console, seen)
-                self._sleep(max(0.1, options["interval"]))
+                self._sleep(options["interval"])
         except KeyboardInterrupt:
             return
 
@@ -153,19 +160,14 @@ class Jobs(Operation):
         choices = [state.value for state in JobState]
         parser.add_argument("--state", choices=choices, default=JobState.READY.value, help="Default: ready.")
         add_filters(parser)
-        parser.add_argument("--limit", type=int, default=50, help="How many (default: 50).")
+        parser.add_argument("--limit", type=whole(1), default=50, metavar="N", help="How many (default: 50).")
         parser.add_argument("--after", help="What the page before said to continue with.")
 
     def run(self, console: Console, options: Options) -> None:
         """Print one page."""
         alias = one_alias(options)
         which = filter_of(JobState(options["state"]), options)
-        try:
-            page = alias.admin.page(which, after=options["after"], limit=max(1, options["limit"]))
-        except ValueError as error:
-            raise CommandError(
-                f"--after {options['after']!r} is no place in this list: {error}", returncode=2
-            ) from error
+        page = alias.admin.page(which, after=options["after"], limit=options["limit"])
         if console.as_json:
             jobs = [job_report(alias.name, record) for record in page.records]
             console.json({"jobs": jobs, "next": page.next_cursor})

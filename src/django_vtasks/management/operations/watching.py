@@ -12,6 +12,7 @@ from ...operating.aliases import Alias
 from ...operating.reports import job_report
 from ...operating.wording import duration, shortened
 from ...tasks.redaction import veiled
+from ..numbers import interval, seconds
 from .base import FAILED, Console, Operation, Options, chosen_aliases, first_that_knows, not_found
 
 BAR = 30
@@ -30,8 +31,16 @@ class Watch(Operation):
     def add_arguments(self, parser: Any) -> None:
         """Which job, how long, how often."""
         parser.add_argument("id", metavar="ID", help="Id of the job.")
-        parser.add_argument("--timeout", type=float, help="Seconds after which to give up (default: never).")
-        parser.add_argument("--interval", type=float, default=0.5, help="Seconds between two looks (default: 0.5).")
+        parser.add_argument(
+            "--timeout", type=seconds, metavar="S", help="Seconds after which to give up (default: never)."
+        )
+        parser.add_argument(
+            "--interval",
+            type=interval(0.05),
+            default=0.5,
+            metavar="S",
+            help="Seconds between two looks (default: 0.5).",
+        )
 
     def run(self, console: Console, options: Options) -> None:
         """Look until it is over."""
@@ -47,7 +56,7 @@ class Watch(Operation):
                 raise CommandError(
                     f"Still {record.state.value} after {duration(options['timeout'])}.", returncode=FAILED
                 )
-            self._sleep(max(0.05, options["interval"]))
+            self._sleep(options["interval"])
             known = alias.client.get(options["id"])
             if known is None:
                 raise not_found(options["id"], [alias])

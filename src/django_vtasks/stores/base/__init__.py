@@ -8,6 +8,7 @@ own clock (Valkey `TIME`, the database's now); durations are seconds. Driver err
 from .deferred import DeferredStore
 from .protocols import AdminStore, ClientStore, WorkerStore
 from .values import (
+    FARTHEST,
     MAX_AHEAD,
     Added,
     AddStatus,
@@ -27,9 +28,11 @@ from .values import (
     Standing,
     Want,
     WorkerInfo,
+    position,
 )
 
 __all__ = [
+    "FARTHEST",
     "MAX_AHEAD",
     "AddStatus",
     "Added",
@@ -53,4 +56,5 @@ __all__ = [
     "Want",
     "WorkerInfo",
     "WorkerStore",
+    "position",
 ]

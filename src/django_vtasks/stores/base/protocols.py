@@ -203,7 +203,7 @@ class AdminStore(Protocol):
         ...
 
     def page(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
-        """Some of the jobs meant; `after` is the `next_cursor` of the page before."""
+        """Some of the jobs meant; `after` is the `next_cursor` of the page before. Raises InvalidCursor."""
         ...
 
     def standing(self, job_id: str) -> Standing | None:

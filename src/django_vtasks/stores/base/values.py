@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from ...jobs.assembling import assembler
+from ...jobs.errors import InvalidCursor
 from ...jobs.model import Claim, Job, JobRecord, JobState
 from ...jobs.transitions import fresh
 
@@ -187,6 +188,19 @@ class Page:
 
     records: tuple[JobRecord, ...]
     next_cursor: str | None = None
+
+
+FARTHEST = 1 << 53
+"""No list is as long."""
+
+
+def position(cursor: str | None) -> int:
+    """The position that a cursor is, where cursors are positions. Raises InvalidCursor for another text."""
+    if not cursor:
+        return 0
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= len(str(FARTHEST)) and int(cursor) < FARTHEST):
+        raise InvalidCursor(cursor)
+    return int(cursor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,13 @@ may then be short although there is a next one.
 """
 
 import base64
-import binascii
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
+from ...jobs.errors import InvalidCursor
 from ...jobs.model import Job, JobRecord, JobState
 from ..base import JobFilter, Page
 from .ids import canonical
@@ -68,7 +68,7 @@ def page(session: Session, which: JobFilter, after: str | None, limit: int) -> P
     if which.state is JobState.DEAD:
         adopt(session, SCAN)
     found: list[tuple[JobRecord, Place]] = []
-    rows = _scan(session, which, _place(after), min(CHUNK, limit + 1))
+    rows = _scan(session, which, _place(session.vendor, which, after), min(CHUNK, limit + 1))
     for scanned, (record, place) in enumerate(rows, 1):
         if _meant(record, which):
             if len(found) == limit:
@@ -233,15 +233,32 @@ def _page(found: Sequence[tuple[JobRecord, Place]], last: Place | None) -> Page:
     return Page(records=tuple(record for record, _ in found), next_cursor=cursor)
 
 
-def _place(cursor: str | None) -> Place | None:
-    """The place that a cursor names; the start for what is no cursor."""
+def _place(vendor: Vendor, which: JobFilter, cursor: str | None) -> Place | None:
+    """The place that a cursor names. Raises InvalidCursor for what no page of this list told."""
     if not cursor:
         return None
+    names = [name.lstrip("-") for name in LISTINGS[which.state].order]
     try:
         values = orjson.loads(base64.urlsafe_b64decode(cursor))
-    except (ValueError, binascii.Error):
-        return None
-    return tuple(values) if isinstance(values, list) else None
+        if not isinstance(values, list):
+            raise InvalidCursor(cursor)
+        for name, value in zip(names, values, strict=True):
+            if not _fits(name, value):
+                raise InvalidCursor(cursor)
+            _written(vendor, name, value)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidCursor(cursor) from None
+    if names[0] == "queue" and which.queue is not None and values[0] != column_text(which.queue):
+        raise InvalidCursor(cursor)
+    return tuple(values)
+
+
+def _fits(name: str, value: Any) -> bool:
+    if _is_moment(name):
+        return type(value) in {int, float}
+    if name == "priority":
+        return type(value) is int and abs(value) < 1 << 15
+    return isinstance(value, str) and value == column_text(value)
 
 
 def _meant(record: JobRecord, which: JobFilter) -> bool:

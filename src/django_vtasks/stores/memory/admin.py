@@ -19,6 +19,7 @@ from ..base import (
     Redrive,
     Standing,
     WorkerInfo,
+    position,
 )
 from .counting import counts, ready_ids
 from .state import State
@@ -39,7 +40,7 @@ class MemoryAdminStore:
 
     def page(self, which: JobFilter, *, after: str | None = None, limit: int = 50) -> Page:
         """See `AdminStore.page`."""
-        start = int(after) if after else 0
+        start = position(after)
         with self._state.lock:
             meant = self._meant(which)
         more = len(meant) > start + limit

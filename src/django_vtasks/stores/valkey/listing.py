@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from ...jobs.codec import decode, decode_letter, unpack
-from ...jobs.errors import CodecError
+from ...jobs.errors import CodecError, InvalidCursor
 from ...jobs.model import Job, JobRecord, JobState, evolve_job
-from ..base import JobFilter
+from ..base import FARTHEST, JobFilter, position
 from .keys import Keys
 from .records import FINISHED, ended_record, leased_record, letter_record
 from .requests import Command, Part, Request, call
@@ -50,7 +50,7 @@ class Listing:
         """
         if state is JobState.SCHEDULED:
             return self._scheduled(queues, after)
-        start = int(after) if after else 0
+        start = position(after)
         return ((str(place), listed) for place, listed in enumerate(self._from(state, queues, start), start))
 
     def _from(self, state: JobState, queues: Sequence[str], start: int) -> Iterator[Listed | None]:
@@ -130,11 +130,15 @@ class Listing:
 def _due_place(after: str | None) -> tuple[float, dict[str, int]]:
     if not after:
         return -math.inf, {}
-    moment, _, passed = after.partition(" ")
-    known = orjson.loads(passed)
-    if not isinstance(known, dict) or not all(isinstance(count, int) and count >= 0 for count in known.values()):
-        raise ValueError(f"{after!r} is no place among scheduled jobs")
-    return float(moment), known
+    text, _, passed = after.partition(" ")
+    try:
+        moment, known = float(text), orjson.loads(passed)
+    except ValueError:
+        raise InvalidCursor(after) from None
+    counts = known.values() if isinstance(known, dict) else [None]
+    if not math.isfinite(moment) or not all(type(count) is int and 0 <= count < FARTHEST for count in counts):
+        raise InvalidCursor(after)
+    return moment, known
 
 
 def _start(listed: Listed) -> float:
