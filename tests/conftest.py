@@ -23,11 +23,24 @@ settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True
 settings.register_profile("local", deadline=None, print_blob=True)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
+#: The files that take longest begin first, so that no process is left with one of them when the others are through.
+LONGEST = ("tests/acceptance/test_faults", "tests/stores/test_stateful", "tests/acceptance/", "tests/integrations/")
+
 VENDORS = [
     pytest.param("sqlite"),
     pytest.param("postgres", marks=pytest.mark.postgres),
     pytest.param("mariadb", marks=pytest.mark.mariadb),
 ]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """For `pytest -n 2 --dist loadfile --no-loadscope-reorder`."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    return next((turn for turn, name in enumerate(LONGEST) if item.nodeid.startswith(name)), len(LONGEST))
 
 
 # -- servers: one of each per test process, started by the first test that asks ---------------------------------------

@@ -17,6 +17,7 @@ from django.db import connections
 from tests.project.dburl import settings_from_url
 from tests.project.models import Effect
 from tests.support.databases import empty, url_of
+from tests.support.interpreter import Interpreter
 from tests.support.processes import ROOT, ManagedProcess, manage, process_environment
 from tests.support.servers import MariaDBServer, PostgresServer, ServerUnavailable, ValkeyServer, unavailable
 from tests.support.waiting import aeventually, eventually, happens
@@ -166,3 +167,29 @@ async def test_waiting_on_the_loop_lets_the_loop_run():
     await happens(event)
     with pytest.raises(AssertionError, match="did not happen"):
         await happens(asyncio.Event(), within=0.01)
+
+
+@pytest.fixture
+def interpreter():
+    made = Interpreter(
+        "import os\ndef double(number): return 2 * number", "print('before', end=' ')", {"GIVEN": "value"}
+    )
+    yield made
+    made.close()
+
+
+def test_an_interpreter_runs_piece_after_piece_in_one_process(interpreter):
+    assert interpreter.run("left = 1; print(double(4), os.environ['GIVEN'])") == "before 8 value"
+    assert interpreter.run("print('left' in globals())") == "before False"
+    assert interpreter.run("print(os.getpid())") == interpreter.run("print(os.getpid())")
+
+
+def test_code_that_raises_or_ends_its_interpreter_fails_the_test(interpreter):
+    with pytest.raises(AssertionError, match="ZeroDivisionError"):
+        interpreter.run("1 / 0")
+    assert interpreter.run("") == "before"
+    with pytest.raises(AssertionError, match="the last words"):
+        interpreter.run("import sys; sys.stderr.write('the last words'); sys.stderr.flush(); os._exit(1)")
+    with pytest.raises(AssertionError, match="no answer within 0 s"):
+        interpreter.run("import threading; threading.Event().wait()", within=0.1)
+    assert interpreter.run("") == "before"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,7 +14,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.support import databases
-from tests.support.processes import ROOT, ManagedProcess, manage, process_environment
+from tests.support.interpreter import Interpreter
+from tests.support.processes import ManagedProcess, manage
 from tests.support.servers import MariaDBServer, PostgresServer, ValkeyServer
 from tests.support.waiting import eventually
 
@@ -28,6 +27,10 @@ FAST = {
 }
 
 
+OPEN: list[Site] = []
+"""Those of a running test."""
+
+
 class Site:
     """One project: its environment, code run in it, and its workers."""
 
@@ -35,6 +38,7 @@ class Site:
         self.folder = folder
         self.settings = settings
         self._env = env
+        self._interpreter: Interpreter | None = None
 
     def env(self, **settings: object) -> dict[str, str]:
         return self._env | {"VTASKS_TEST_SETTINGS": json.dumps(self.settings | settings)}
@@ -44,17 +48,16 @@ class Site:
 
     def python(self, code: str) -> str:
         """Run code that has the tasks at hand, as the site's web process would; return what it printed."""
-        done = subprocess.run(
-            [sys.executable, "-c", f"{PRELUDE}\n{code}"],
-            cwd=ROOT,
-            env=process_environment(PYTHONPATH=str(ROOT), **self.env()),
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        if self._interpreter is None or self._interpreter.env != self.env():
+            self.close()
+            OPEN.append(self)
+            self._interpreter = Interpreter(PRELUDE, "connections.close_all()", self.env())
+        return self._interpreter.run(code)
+
+    def close(self) -> None:
+        """End the process that runs code."""
+        if self._interpreter is not None:
+            self._interpreter.close()
 
     def enqueue(self, *calls: str) -> list[str]:
         """Enqueue calls written as code, e.g. `add, 1, 2`; return their ids."""
@@ -100,6 +103,7 @@ class Site:
 PRELUDE = """
 import collections, json
 import django; django.setup()
+from django.db import connections
 from django.tasks import task_backends
 from tests.project.models import Effect
 from tests.project.tasks import *
@@ -126,6 +130,14 @@ def results(ids):
 def effects():
     return dict(collections.Counter(Effect.objects.values_list("label", flat=True)))
 """
+
+
+@pytest.fixture(autouse=True)
+def sites_are_closed() -> Iterator[None]:
+    """Ends the processes that run code."""
+    yield
+    while OPEN:
+        OPEN.pop().close()
 
 
 @pytest.fixture(scope="session")

@@ -530,3 +530,29 @@ async def test_metadata_that_is_not_json_is_refused_where_it_is_set(on):
 
     outcome = await on.outcome(on.task(work, takes_context=True))
     assert outcome.failure.exception_class.endswith(("TypeError", "JSONEncodeError"))
+
+
+async def test_a_redacted_failure_ends_nothing_that_still_waits(on, connected, caplog):
+    """Until Python 3.13 emptying the frame of a generator or coroutine that waits closes it."""
+    kept = []
+
+    def numbers():
+        try:
+            raise ValueError("first")
+        except ValueError as error:
+            kept.append(error)
+        yield 1
+        yield 2
+
+    async def pay(secret):
+        raise RuntimeError(f"{secret} was refused") from kept[0]
+
+    going = numbers()
+    assert next(going) == 1
+    connected(framework.task_finished, lambda **_: None)
+    with caplog.at_level(logging.ERROR):
+        outcome = await on.outcome(on.task(pay, redact=("secret",)), "4242")
+    assert isinstance(outcome, Raised)
+    assert [record.name for record in caplog.records] == [framework.LOGGER_NAME]
+    assert "4242" not in caplog.text
+    assert next(going) == 2
