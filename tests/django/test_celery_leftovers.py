@@ -75,7 +75,7 @@ def test_checks_and_doctor_say_it(settings):
     settings.CELERY_TASK_ROUTES = {"shop.tasks.*": {"queue": "reports"}}
     assert "django_vtasks.W015" in [message.id for message in checks.run_checks(tags=["vtasks"])]
     assert [finding.hint for finding in diagnose().project if "CELERY_TASK_ROUTES" in finding.text] == [
-        "Give the tasks their queue with shared_task(queue=...)."
+        SETTINGS["TASK_ROUTES"]
     ]
 
 
@@ -100,6 +100,18 @@ def test_receivers_of_signals_that_nobody_sends_are_named():
     assert "no such signal" in found[1].hint
 
 
+def test_what_celery_connects_itself_is_no_receiver_of_the_project():
+    """`autodiscover_tasks()` of the app that a project still has connects a promise."""
+    signals, vine = pytest.importorskip("celery.signals"), pytest.importorskip("vine")
+    known = list(signals.import_modules.receivers)
+    signals.import_modules.connect(vine.promise(print), weak=False)
+    try:
+        assert len(signals.import_modules.receivers) > len(known)
+        assert leftovers() == []
+    finally:
+        signals.import_modules.receivers[:] = known
+
+
 def test_without_celery_there_are_none(monkeypatch):
     monkeypatch.delitem(sys.modules, "celery.signals", raising=False)
     assert leftovers() == []
@@ -115,7 +127,7 @@ def test_without_celery_there_are_none(monkeypatch):
         ("Task", "no task classes"),
         ("current_task", "bind=True"),
         ("Ignore", "Discard"),
-        ("SoftTimeLimitExceeded", "cancelled"),
+        ("SoftTimeLimitExceeded", r"self\.context\.check"),
     ],
 )
 def test_an_import_of_what_is_not_there_says_what_to_do(name, advice):

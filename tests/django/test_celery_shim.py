@@ -57,6 +57,14 @@ def never(self):
     raise self.retry(exc=KeyError("nope"), countdown=5)
 
 
+@shared_task(bind=True, time_limit=60)
+def crunch(self, rows):
+    for row in range(rows):
+        self.context.check()
+        self.context.progress(row + 1, rows)
+    return self.context.cancelled
+
+
 @shared_task(bind=True, max_retries=0)
 def no_reason(self):
     self.retry()
@@ -179,6 +187,14 @@ def test_a_state_of_its_own_is_shown_while_it_runs(shop):
     assert shop.log == ["STARTED"]
     assert result.state == "SUCCESS"
     assert result.task_result.metadata == {"celery": {"state": "PROGRESS", "meta": {"done": 1, "total": 10}}}
+
+
+def test_a_bound_task_asks_its_context_whether_to_stop_and_says_how_far_it_is(shop):
+    result = shop.crunch.delay(2)
+    drain(raise_failures=True)
+    assert result.get() is False
+    assert result.task_result.progress.done == 2
+    assert shop.crunch(2) is False
 
 
 def test_async_tasks_are_bound_too(shop):
@@ -427,6 +443,7 @@ def test_everything_that_cannot_be_moved_is_listed_at_once():
         assert (f"- '{name}'" in text) is (name != "fine")
     assert "check the sun" in text
     assert "Celery fires when both fit" in text
+    assert "a task of its own" in text
 
 
 @pytest.mark.django_db

@@ -43,7 +43,10 @@ _ADVICE = {
     "Celery": "there is no app object; use shared_task, and put settings into Django's",
     "Ignore": "raise django_vtasks.Discard()",
     "Reject": "raise django_vtasks.Discard(), or django_vtasks.Retry() to start again",
-    "SoftTimeLimitExceeded": "a coroutine is cancelled; a function asks its context, with takes_context=True",
+    "SoftTimeLimitExceeded": (
+        "a coroutine is cancelled; a function of a task with bind=True calls self.context.check(), which raises "
+        "django_vtasks.exceptions.JobTimedOut"
+    ),
     "Task": "there are no task classes; use functions, and django_vtasks.signals for hooks",
     "current_app": "there is no app object",
     "current_task": "declare the task with bind=True and use self",

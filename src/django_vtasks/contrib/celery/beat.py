@@ -72,7 +72,10 @@ def _options(options: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "priority":
             moved["priority"] = priority_of(value)
         elif name == "expires":
-            raise NotSupported("options expires: declare it with the task, shared_task(expires=...)")
+            raise NotSupported(
+                "options expires: declare it with the task instead, shared_task(expires=...); it then holds for every "
+                "call, so where others call the task too, give the entry a task of its own that calls it"
+            )
         else:
             raise NotSupported(f"option {name}: only queue and priority can be moved")
     return moved

@@ -29,13 +29,27 @@ class Request:
         raise AttributeError(f"self.request.{name} is not of this shim; there are {known}")
 
 
+class _NoJob:
+    """The context of a direct call: nobody cancels it, and nobody is told how far it is."""
+
+    cancelled = False
+    shutdown_requested = False
+
+    def check(self) -> None:
+        """Do nothing."""
+
+    def progress(self, done: float, total: float | None = None, message: str = "") -> None:
+        """Do nothing."""
+
+
 class BoundTask:
-    """`self` of a task with `bind=True`."""
+    """`self` of a task with `bind=True`. `context` is the framework's context of the attempt."""
 
     def __init__(self, options: CeleryOptions, path: str, context: AnyContext | None) -> None:
         self._options = options
         self._path = path
         self._context = context
+        self.context: Any = _NoJob() if context is None else context
         self.name = options.name
         self.max_retries = options.max_retries
         self.default_retry_delay = options.default_retry_delay
@@ -87,7 +101,8 @@ class BoundTask:
         return load_task(self._path).apply_async(*args, **kwargs)  # type: ignore[attr-defined]
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise AttributeError(f"self.{name} is not of this shim; there are request, retry() and update_state()")
+        known = "request, retry(), update_state() and context"
+        raise AttributeError(f"self.{name} is not of this shim; there are {known}")
 
     def _allowed(self, asked: int | None) -> int | None:
         declared = self.max_retries

@@ -18,7 +18,7 @@ SETTINGS = {
     "TASK_DEFAULT_PRIORITY": "Give the tasks their priority with shared_task(priority=...).",
     "TASK_DEFAULT_RATE_LIMIT": "Give the tasks their rate with shared_task(rate_limit=...).",
     "TASK_IGNORE_RESULT": "Set VTASKS_RESULT_TTL = 0.",
-    "TASK_ROUTES": "Give the tasks their queue with shared_task(queue=...).",
+    "TASK_ROUTES": "Give the tasks their queue with shared_task(queue=...), and name it in VTASKS_QUEUES.",
     "TASK_SOFT_TIME_LIMIT": "Set VTASKS_TASK_TIMEOUT.",
     "TASK_TIME_LIMIT": "Set VTASKS_TASK_TIMEOUT.",
     "RESULT_EXPIRES": "Set VTASKS_RESULT_TTL, in seconds.",
@@ -37,6 +37,9 @@ SIGNALS = {
     "task_success": "django_vtasks.signals.task_finished",
 }
 """Signals of Celery, and what to connect to instead."""
+
+
+_CELERYS_OWN = ("celery", "kombu", "vine")  # `autodiscover_tasks()` connects a promise of vine's
 
 
 def leftovers(_app_configs: Any = None, **_kwargs: Any) -> list[CheckMessage]:
@@ -73,7 +76,7 @@ def _receivers() -> Iterator[CheckMessage]:
         for _, kept in getattr(signal, "receivers", None) or ():
             receiver = kept() if isinstance(kept, weakref.ref) else kept
             module = getattr(receiver, "__module__", None) or "celery"
-            if module.partition(".")[0] not in ("celery", "kombu"):
+            if module.partition(".")[0] not in _CELERYS_OWN:
                 path = f"{module}.{getattr(receiver, '__qualname__', receiver)}"
                 text = f"{path} receives Celery's {name}, which no job here sends."
                 instead = SIGNALS.get(name)
