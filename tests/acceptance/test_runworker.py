@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -162,6 +163,20 @@ def test_a_url_that_cannot_be_read_is_told_without_a_traceback(env):
     options = {"BROKER_URL": "localhost:6379"}
     tasks = {"default": {"BACKEND": "django_vtasks.backends.valkey.ValkeyTaskBackend", "OPTIONS": options}}
     assert "begins with one of" in refused(env=env | settings(TASKS=tasks))
+
+
+def test_an_app_that_is_not_installed_is_told_without_a_traceback(env):
+    apps = ["django.contrib.contenttypes", "django_vtasks"]
+    assert "add 'django_vtasks.db' to INSTALLED_APPS" in refused(env=env | settings(INSTALLED_APPS=apps))
+
+
+def test_a_driver_that_is_not_installed_is_told_without_a_traceback(env, tmp_path):
+    for name in ("valkey", "redis"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('none', name={name!r})")
+    path = f"{tmp_path}{os.pathsep}{ROOT / 'src'}"
+    entry = {"BACKEND": "django_vtasks.backends.valkey.ValkeyTaskBackend", "OPTIONS": {"BROKER_URL": "valkey://x"}}
+    said = refused(env=env | settings(TASKS={"default": entry}) | {"PYTHONPATH": path})
+    assert "pip install 'django-vtasks[valkey]'" in said
 
 
 def test_wrong_settings_are_all_told_at_once(env):

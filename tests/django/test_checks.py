@@ -142,6 +142,24 @@ def test_our_checks_run_in_a_project_that_imports_no_tasks():
     assert done.stdout.strip() == "['django_vtasks.E001', 'django_vtasks.E002', 'django_vtasks.E003']"
 
 
+def test_the_app_of_the_rows_says_that_it_needs_the_other_one():
+    script = (
+        "from django.conf import settings\n"
+        "settings.configure(INSTALLED_APPS=['django_vtasks.db'])\n"
+        "import django; django.setup()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=process_environment(PYTHONPATH=f"{SRC}:{ROOT}"),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "has 'django_vtasks.db' and needs 'django_vtasks' as well" in done.stderr
+
+
 def test_our_checks_have_a_tag(settings):
     settings.VTASKS_CONCURRENCY = 0
     assert [message.id for message in checks.run_checks(tags=["vtasks"])] == ["django_vtasks.E002"]

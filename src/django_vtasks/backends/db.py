@@ -2,7 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from django.apps import apps
 from django.core.checks import CheckMessage
+from django.core.exceptions import ImproperlyConfigured
 
 from ..conf import default_result_ttl
 from ..stores.base import AdminStore, ClientStore, WorkerStore
@@ -83,6 +85,12 @@ class DatabaseTaskBackend(VTasksBaseBackend):
         return DatabaseAdminStore(self._store_options())
 
     def _store_options(self) -> "DatabaseOptions":
+        if not apps.is_installed("django_vtasks.db"):
+            # The models would be taken for those of another app, which says nothing about what to do.
+            raise ImproperlyConfigured(
+                f"TASKS[{self.alias!r}] keeps jobs in the database, but its app is not installed: add "
+                "'django_vtasks.db' to INSTALLED_APPS and run migrate."
+            )
         from ..stores.database.options import DatabaseOptions
 
         return DatabaseOptions(

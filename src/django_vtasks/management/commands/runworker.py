@@ -104,6 +104,7 @@ class Command(BaseCommand):
             raise CommandError(_NOTHING_TO_SEE.format(alias=backend.alias, location=backend.location))
         try:
             worker = Worker(backend, config=_config(options))
+            _ = backend.client_store  # opens nothing, and says what a store is missing: its app, its driver
             where = backend.location
         except (ImproperlyConfigured, QueueError) as error:
             raise CommandError(str(error)) from error
