@@ -89,18 +89,23 @@ def test_expiries_go_by_it(kit, ran):
         assert ran == []
 
 
-def test_rates_go_by_it(memory, ran):
+def test_rates_go_by_it_and_what_they_keep_is_told(kit, ran):
     with travel() as clock:
-        for value in (1, 2):
+        for value in (1, 2, 3):
             tasks.limited.enqueue(value)
-        drain()
+        drained = drain()
         assert ran == [1]
+        assert drained.limited == 2
+        assert str(drained).startswith("1 succeeded, 2 waiting for a rate\n")
         clock.advance(59)
-        drain(delayed=True)
+        assert drain(delayed=True).limited == 2
         assert ran == [1]
         clock.advance(1)
         drain()
         assert ran == [1, 2]
+        clock.advance(60)
+        assert drain().limited == 0
+        assert ran == [1, 2, 3]
 
 
 def test_jobs_are_still_there_when_the_clock_is_let_go(kit, ran):

@@ -8,7 +8,7 @@ from unittest.mock import ANY
 import pytest
 from django.db import transaction
 
-from django_vtasks.testing import assert_enqueued, assert_not_enqueued, drain, enqueued
+from django_vtasks.testing import TasksMixin, assert_enqueued, assert_not_enqueued, drain, enqueued
 from tests.testing import tasks
 
 
@@ -150,7 +150,9 @@ def test_jobs_that_wait_for_a_commit_are_told_of(memory):
             assert_enqueued(tasks.welcome)
         with pytest.raises(AssertionError, match=r"note\(1\)"):
             assert_not_enqueued(tasks.note)
-        drained = drain()
+        with pytest.warns(UserWarning, match="captureOnCommitCallbacks") as told:
+            drained = TasksMixin().drain()
+        assert told[0].filename == __file__
         assert drained.uncommitted == 1
         assert str(drained) == "1 waiting for a commit"
         from django_vtasks.testing import run_job

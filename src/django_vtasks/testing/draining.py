@@ -1,10 +1,12 @@
 """Running what is enqueued, in the test: as a worker would, where the test runs."""
 
 import asyncio
+import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from asgiref.sync import async_to_sync
@@ -54,7 +56,7 @@ def drain(
     wish = _Wish(
         queues=_names(queues), delayed=delayed, recursive=recursive, limit=limit, raise_failures=raise_failures
     )
-    return _from_sync(alias, wish, "drain")
+    return _warned(_from_sync(alias, wish, "drain"))
 
 
 async def adrain(
@@ -70,7 +72,7 @@ async def adrain(
     wish = _Wish(
         queues=_names(queues), delayed=delayed, recursive=recursive, limit=limit, raise_failures=raise_failures
     )
-    return await _drained(backend_of(alias), wish)
+    return _warned(await _drained(backend_of(alias), wish))
 
 
 def flush_batches(queue: str | None = None, *, alias: str = "default", raise_failures: bool = False) -> DrainResult:
@@ -159,6 +161,17 @@ def _from_sync(alias: str, wish: _Wish, name: str) -> DrainResult:
     return async_to_sync(_drained)(backend_of(alias), wish)
 
 
+def _warned(result: DrainResult) -> DrainResult:
+    """The result. A drain that could run nothing says so where it is called: the test is about to miss its effects."""
+    if result.uncommitted and not result.attempts:
+        text = (
+            f"Nothing was run: {result.uncommitted} job(s) wait for the commit of the open transaction, which a "
+            "TestCase never does. Wrap what enqueues in `with self.captureOnCommitCallbacks(execute=True):`."
+        )
+        warnings.warn(text, skip_file_prefixes=(str(Path(__file__).parent),))
+    return result
+
+
 def _loop_runs() -> bool:
     try:
         asyncio.get_running_loop()
@@ -181,7 +194,7 @@ async def _drained(backend: VTasksBaseBackend, wish: _Wish) -> DrainResult:
     if worker.interruption is not None:
         raise worker.interruption
     uncommitted = await in_callers_thread(uncommitted_jobs, backend.alias)
-    result = DrainResult(attempts=tuple(worker.ran), uncommitted=len(uncommitted))
+    result = DrainResult(attempts=tuple(worker.ran), uncommitted=len(uncommitted), limited=drain.limited)
     if wish.raise_failures:
         result.raise_failures()
     return result
@@ -189,14 +202,16 @@ async def _drained(backend: VTasksBaseBackend, wish: _Wish) -> DrainResult:
 
 @dataclass(slots=True)
 class _Drain:
-    """One drain. `held` are claims of jobs that are not to be run by it."""
+    """One drain. `held` are claims of jobs that are not to be run by it, `limited` how many jobs a rate keeps."""
 
     backend: VTasksBaseBackend
     worker: InlineWorker
     wish: _Wish
     held: list[Claim] = field(default_factory=list)
+    limited: int = 0
     _left: set[str] | None = None
     _known: Sequence[str] = ()
+    _ready: int = 0
     _failed: bool = False
 
     async def run(self) -> None:
@@ -207,6 +222,7 @@ class _Drain:
             if claims:
                 await self._take(claims)
             elif not (self.wish.delayed and await in_callers_thread(self._hasten_next)):
+                self.limited = 0 if self._left is not None else self._ready
                 return
 
     def _is_over(self) -> bool:
@@ -245,7 +261,9 @@ class _Drain:
         return {record.job.id for record in records if self._is_wanted(record.job.queue)}
 
     def _ready_queues(self) -> list[str]:
-        ready = {count.queue for count in self.backend.admin_store.counts() if count.ready and not count.paused}
+        counts = [count for count in self.backend.admin_store.counts() if count.ready and not count.paused]
+        self._ready = sum(count.ready for count in counts if self._is_wanted(count.queue))
+        ready = {count.queue for count in counts}
         order = [queue for queue in self.worker.queues if queue in ready]
         return [queue for queue in (*order, *sorted(ready.difference(order))) if self._is_wanted(queue)]
 

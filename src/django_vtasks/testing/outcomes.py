@@ -47,11 +47,13 @@ class RanJob:
 class DrainResult:
     """Every attempt of a drain, in the order in which they ended.
 
-    `uncommitted` is how many jobs wait for the commit of a transaction that is open here, and so could not be run.
+    `uncommitted` is how many jobs wait for the commit of a transaction that is open here, and so could not be run;
+    `limited` is how many were due and are kept waiting by a rate.
     """
 
     attempts: tuple[RanJob, ...] = ()
     uncommitted: int = 0
+    limited: int = 0
 
     @property
     def succeeded(self) -> list[RanJob]:
@@ -88,6 +90,8 @@ class DrainResult:
         told = [f"{count} {outcome}" for outcome, count in counts.items()]
         if self.uncommitted:
             told.append(f"{self.uncommitted} waiting for a commit")
+        if self.limited:
+            told.append(f"{self.limited} waiting for a rate")
         return "\n".join([", ".join(told) or "nothing was due", *(f"  {ran}" for ran in self.attempts)])
 
     def _of(self, wanted: Callable[[RanJob], bool]) -> list[RanJob]:
