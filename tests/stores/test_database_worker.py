@@ -26,7 +26,6 @@ from django_vtasks.jobs.outcomes import Succeeded
 from django_vtasks.jobs.transitions import Policy
 from django_vtasks.stores.base import ClaimRequest, Firing, Want
 from django_vtasks.stores.database import listen, notify, schedule, waiting
-from django_vtasks.stores.database.queries.postgresql import PostgreSQL, begin
 from django_vtasks.stores.database.session import Session
 from django_vtasks.stores.database.store import DatabaseClientStore, DatabaseOptions, DatabaseWorkerStore
 from tests.project.dburl import settings_from_url
@@ -132,8 +131,8 @@ async def test_a_server_that_hangs_costs_a_call_its_timeout_and_no_more(own_post
 
 
 @on_postgres
+@pytest.mark.usefixtures("short_standstill")
 async def test_who_stands_still_in_a_transaction_keeps_others_waiting_for_seconds_at_most(database_alias, monkeypatch):
-    monkeypatch.setattr(PostgreSQL, "begin", begin(0.3))
     original, stands, go_on = schedule.fire, threading.Event(), threading.Event()
 
     def fire(session: Any, firing: Firing) -> Any:
@@ -158,8 +157,8 @@ async def test_who_stands_still_in_a_transaction_keeps_others_waiting_for_second
 
 
 @on_postgres
+@pytest.mark.usefixtures("short_standstill")
 async def test_nor_does_who_stands_still_after_writing_many_results(database_alias, monkeypatch):
-    monkeypatch.setattr(PostgreSQL, "begin", begin(0.3))
     original, stands, go_on = Session.run, threading.Event(), threading.Event()
 
     def run(self: Session, template: str, params: Any = ()) -> int:
