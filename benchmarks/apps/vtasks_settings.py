@@ -9,7 +9,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 STORE, URL = os.environ["BENCH_STORE"], os.environ["BENCH_URL"]
 INSTALLED_APPS = ["django_vtasks", "django_vtasks.db"]
 VTASKS_QUEUES = ["default"]
-VTASKS_RESULT_TTL = 0
+VTASKS_RESULT_TTL = int(os.environ.get("BENCH_RESULT_TTL", "0"))
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
