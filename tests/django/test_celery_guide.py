@@ -101,9 +101,14 @@ def test_the_receivers_of_the_guide_are_called(guide, capsys):
     assert capsys.readouterr().out.count("ended with") == 4
 
 
-def test_the_tests_of_the_guide_pass(folder):
+MEMORY = {"TASKS": {"default": {"BACKEND": "django_vtasks.backends.memory.MemoryTaskBackend"}}}
+
+
+@pytest.mark.parametrize("tasks", [{}, MEMORY], ids=["database", "memory"])
+def test_the_tests_of_the_guide_pass(folder, tasks):
+    """In memory is what it advises those who move to Valkey."""
     apps = ["django.contrib.contenttypes", "django_vtasks", "django_vtasks.db", "shop"]
-    wanted = chosen() | {"INSTALLED_APPS": apps, "MIDDLEWARE": [], "ROOT_URLCONF": "django_vtasks.empty_urls"}
+    wanted = chosen() | tasks | {"INSTALLED_APPS": apps, "MIDDLEWARE": [], "ROOT_URLCONF": "django_vtasks.empty_urls"}
     env = process_environment(
         PYTHONPATH=os.pathsep.join(map(str, (folder, ROOT / "src", ROOT))), VTASKS_TEST_SETTINGS=json.dumps(wanted)
     )
@@ -143,8 +148,10 @@ def old_project(tmp_path):
         "from celery.utils.log import get_task_logger\n"
         "from proj.celery import app\n"
         "@app.task\n"
-        "def charge(): ...\n"
+        "def charge():\n"
+        "    from proj import celery_app\n"
     )
+    (tmp_path / "celery.py").write_text("from celery import Celery\n")
     return tmp_path
 
 
@@ -156,8 +163,11 @@ def test_imports_are_changed_in_the_project_and_not_in_what_is_installed(old_pro
         "from django_vtasks.contrib.celery import get_task_logger\n"
         "from django_vtasks.contrib.celery import shared_task\n"
         "@shared_task\n"
-        "def charge(): ...\n"
+        "def charge():\n"
+        "    from django_vtasks.contrib.celery import shared_task\n"
     )
+    # The app goes, or stays as it is where other packages need it.
+    assert (old_project / "celery.py").read_text() == "from celery import Celery\n"
     installed = next(old_project.rglob("app.py"))
     assert installed.read_text() == "from celery import Celery\nchain()\n"
 
@@ -184,6 +194,7 @@ def test_what_is_left_is_found(old_project, line):
 
 def test_a_moved_project_has_nothing_left(old_project):
     run_command("grep -rlE", old_project)
+    (old_project / "celery.py").unlink()
     (old_project / "orders.py").write_text("charge.apply_async((1,), countdown=1)\ncharge.delay(1)\n")
     with pytest.raises(subprocess.CalledProcessError):  # grep has found nothing
         run_command("grep -rnE", old_project)

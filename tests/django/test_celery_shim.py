@@ -232,7 +232,7 @@ def test_revoke_cancels(shop):
 
 
 def test_a_queue_that_does_not_exist_is_refused(shop):
-    with pytest.raises(InvalidTask, match="nowhere"):
+    with pytest.raises(InvalidTask, match=r"'nowhere' .* Name it in VTASKS_QUEUES; TASKS\['default'\] has: default"):
         shop.add.apply_async((1, 2), queue="nowhere")
 
 

@@ -101,7 +101,6 @@ INSTALLED_APPS += ["django_vtasks"]
 TASKS = {
     "default": {
         "BACKEND": "django_vtasks.backends.valkey.ValkeyTaskBackend",
-        "QUEUES": [],
         "OPTIONS": {"BROKER_URL": os.environ["SHOP_BROKER"]},
     }
 }

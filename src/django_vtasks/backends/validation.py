@@ -23,7 +23,13 @@ def validate(backend: BaseTaskBackend, task: AnyTask) -> None:
         raise InvalidTask(f"{task.module_path} is a generator function, whose body a call does not run.")
     whole_priority(task.priority)
     _check_queue_name(task.queue_name, getattr(backend, "reserved_queues", ()))
-    BaseTaskBackend.validate_task(backend, _with_moment(task))
+    try:
+        BaseTaskBackend.validate_task(backend, _with_moment(task))
+    except InvalidTask as error:
+        if backend.queues and task.queue_name not in backend.queues:
+            known = ", ".join(sorted(backend.queues))
+            raise InvalidTask(f"{error} Name it in VTASKS_QUEUES; TASKS[{backend.alias!r}] has: {known}.") from None
+        raise
     if len(task.module_path) > MAX_PATH_LENGTH:
         raise InvalidTask(f"The path {task.module_path!r} is longer than {MAX_PATH_LENGTH} characters.")
 
