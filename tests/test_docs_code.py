@@ -20,6 +20,7 @@ from django.core.checks import run_checks
 from django.core.management import load_command_class
 
 from django_vtasks import task
+from django_vtasks.framework import task_backends
 from django_vtasks.testing import adrain, drain
 from tests.test_docs import BLOCK, DOCS, PAGES, ROOT
 
@@ -119,6 +120,17 @@ def check_logging(config):
         made = configurator.configure_formatter(formatter)
         assert made.format(logging.makeLogRecord({"msg": "x", "job_id": "j1"}))
     assert all(part["level"] in logging.getLevelNamesMapping() for part in config["loggers"].values())
+
+
+@pytest.mark.parametrize("kind", ["db", "valkey"])
+def test_the_page_on_stores_says_how_to_choose_each(kind, settings):
+    """Quick start and upgrade guides send everybody there who wants another one."""
+    page = DOCS / "discussions" / "choosing-a-store.md"
+    blocks = [block[3] for block in BLOCK.finditer(page.read_text()) if "TASKS = " in block[3]]
+    (block,) = [block for block in blocks if f"backends.{kind}." in block]
+    exec(block, namespace := {})
+    settings.TASKS = namespace["TASKS"]
+    assert [problem for problem in task_backends["default"].check() if problem.is_serious()] == []
 
 
 # -- commands ---------------------------------------------------------------------------------------------------------

@@ -105,6 +105,14 @@ def test_an_unknown_alias_is_wrong_usage(memory):
     assert (code, "choose one of: default" in text) == (2, True)
 
 
+def test_a_sentence_of_the_driver_ends_once(settings):
+    options = {"BROKER_URL": "valkey://127.0.0.1:1"}  # nobody listens there, and the system says so with a full stop
+    settings.TASKS = {"default": {"BACKEND": VALKEY, "OPTIONS": options}}
+    (text,) = told(diagnose().patients[0].findings)
+    assert text.endswith("refused.")
+    assert ".." not in text
+
+
 def test_a_store_that_is_away_hides_no_other_alias(settings, memory):
     settings.TASKS = {
         "default": {"BACKEND": AWAY},

@@ -131,11 +131,12 @@ def _examined(name: str) -> Patient:
 
 
 def _out_of_reach(alias: str, error: Exception) -> Finding:
+    said = str(error).rstrip(".")
     if isinstance(error, StoreUnavailable | DatabaseProblem):
         hint = "Is the server running, and are host, port and password right?"
-        return Finding(severity=ERROR, alias=alias, text=f"The store cannot be reached: {error}.", hint=hint)
+        return Finding(severity=ERROR, alias=alias, text=f"The store cannot be reached: {said}.", hint=hint)
     what = "The store refuses" if isinstance(error, StoreRefused) else "The settings of the store are wrong"
-    return Finding(severity=ERROR, alias=alias, text=f"{what}: {error}.")
+    return Finding(severity=ERROR, alias=alias, text=f"{what}: {said}.")
 
 
 def _in_store(alias: Alias) -> tuple[dict[str, str], list[Finding]]:
