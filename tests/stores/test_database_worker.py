@@ -30,7 +30,7 @@ from django_vtasks.stores.database.session import Session
 from django_vtasks.stores.database.store import DatabaseClientStore, DatabaseOptions, DatabaseWorkerStore
 from tests.project.dburl import settings_from_url
 from tests.support.builders import a_job, settled
-from tests.support.databases import url_of
+from tests.support.databases import closing, url_of
 from tests.support.servers import PostgresServer, find_program, free_port, unavailable
 from tests.support.waiting import aeventually, eventually
 
@@ -126,8 +126,8 @@ async def test_a_server_that_hangs_costs_a_call_its_timeout_and_no_more(own_post
 
         await aeventually(settles)
         client = DatabaseClientStore(DatabaseOptions(using=alias))
-        assert (await asyncio.to_thread(client.get, job_id)).state is JobState.SUCCEEDED
-        await asyncio.to_thread(lambda: connections[alias].close())
+        known = await asyncio.to_thread(closing, lambda _: client.get(job_id), alias)
+        assert known.state is JobState.SUCCEEDED
 
 
 @on_postgres

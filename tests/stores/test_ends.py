@@ -17,6 +17,7 @@ from tests.stores.bench import Bench
 from tests.stores.benches import close_database, database_bench, valkey_bench
 from tests.stores.valkey_help import raw_client
 from tests.support.builders import a_job
+from tests.support.databases import closing
 from tests.support.waiting import DEADLINE, aeventually
 
 on_postgres = pytest.mark.parametrize(
@@ -84,7 +85,7 @@ async def all_end(waits) -> None:
 async def test_postgresql_wakes_those_who_wait_and_nobody_looks(database: Bench, database_alias: str, end: str):
     job = await database.add()
     waits = waits_for(database, job)
-    await aeventually(lambda: asyncio.to_thread(_closing, marked, database_alias))
+    await aeventually(lambda: asyncio.to_thread(closing, marked, database_alias))
     if end == "cancel":
         await database.client.acancel(job.id)
     else:
@@ -96,8 +97,8 @@ async def test_postgresql_wakes_those_who_wait_and_nobody_looks(database: Bench,
 async def test_postgresql_marks_no_job_that_nobody_waits_for(database: Bench, database_alias: str):
     waited, other = await database.add_all([database.job(), database.job()])
     waits = waits_for(database, waited)
-    await aeventually(lambda: asyncio.to_thread(_closing, marked, database_alias))
-    assert await asyncio.to_thread(_closing, marked, database_alias) == 1
+    await aeventually(lambda: asyncio.to_thread(closing, marked, database_alias))
+    assert await asyncio.to_thread(closing, marked, database_alias) == 1
     claims = {claim.lease.job_id: claim for claim in await database.claim()}
     await database.succeed(claims[other.id])
     assert not any(wait.done() for wait in waits)
@@ -207,10 +208,3 @@ async def test_who_is_woken_for_nothing_again_and_again_keeps_nobody_busy(how):
     assert await ended is False
     assert len(looks) < 40
     assert not told
-
-
-def _closing(function, alias: str) -> object:
-    try:
-        return function(alias)
-    finally:
-        connections[alias].close()

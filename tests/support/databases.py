@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -62,3 +62,11 @@ def _tables() -> list[str]:
 
 def _worker() -> str:
     return os.environ.get("PYTEST_XDIST_WORKER", "main")
+
+
+def closing[T](function: Callable[[str], T], alias: str) -> T:
+    """What a function returns for an alias; closes the connection, which is the calling thread's own."""
+    try:
+        return function(alias)
+    finally:
+        connections[alias].close()
