@@ -256,6 +256,7 @@ def test_a_missing_table_is_a_refusal_that_names_the_command(database_alias, cli
             cursor.execute("ALTER TABLE db_queuedtask_away RENAME TO db_queuedtask")
 
 
+@pytest.mark.postgres
 def test_a_server_that_is_gone_is_an_outage(start_server, django_db_blocker):
     from tests.project.dburl import settings_from_url
     from tests.support.servers import PostgresServer
