@@ -79,6 +79,15 @@ def test_checks_and_doctor_say_it(settings):
     ]
 
 
+def test_a_schedule_entry_whose_task_is_celerys_still_says_so(settings, monkeypatch):
+    """The first step of the guide imports the schedule, the second one the decorator."""
+    proxy = pytest.importorskip("celery.local").Proxy  # what its shared_task returns
+    settings.VTASKS_SCHEDULE = {"nightly": {"task": f"{__name__}.left", "schedule": 60}}
+    monkeypatch.setattr(sys.modules[__name__], "left", proxy(object), raising=False)
+    (problem,) = [message for message in checks.run_checks(tags=["vtasks"]) if message.id == "django_vtasks.W003"]
+    assert "left' is a celery.local.Proxy and no Task" in problem.msg
+
+
 # -- signals ----------------------------------------------------------------------------------------------------------
 
 

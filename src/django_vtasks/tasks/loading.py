@@ -43,7 +43,10 @@ def _load(path: str) -> AnyTask:
     except AttributeError:
         raise TaskNotFound(f"the module {module_name!r} has no task {name!r}; was it renamed or removed?") from None
     if not isinstance(found, Task):
-        raise TaskNotFound(f"{path!r} is a {type(found).__name__} and no Task; is its @task decorator the outermost?")
+        kind = type(found)
+        # With its module where it has one: what another queue declared is known by it.
+        name = kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+        raise TaskNotFound(f"{path!r} is a {name} and no Task; is its @task decorator the outermost?")
     return found
 
 
