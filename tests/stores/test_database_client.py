@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 import pytest
 from asgiref.sync import async_to_sync, sync_to_async
 from django.db import connections, router, transaction
-from django.test.utils import override_settings
+from django.test.utils import CaptureQueriesContext, override_settings
 
-from django_vtasks.db.models import QueuedTask, UniqueLock
+from django_vtasks.db.models import JobResult, QueuedTask, UniqueLock
 from django_vtasks.jobs.errors import CodecError, StoreRefused, StoreUnavailable
 from django_vtasks.jobs.model import JobState, UniqueMode
 from django_vtasks.stores.base import AddStatus, CancelStatus, ClaimRequest, JobFilter, Want
-from django_vtasks.stores.database.ids import new_id
+from django_vtasks.stores.database.ids import MOST_UNUSED, UnusedIds, new_id
 from django_vtasks.stores.database.store import (
     DatabaseAdminStore,
     DatabaseClientStore,
@@ -154,6 +154,25 @@ def test_what_is_no_id_is_not_known(client, options, job_id):
 
 
 # -- ids --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_id_made_just_now_is_not_looked_for_and_one_added_before_is(client, database_alias):
+    jobs = [a_job(id=client.new_id()), a_job(id=client.new_id(), unique=a_key())]
+    with CaptureQueriesContext(connections[database_alias]) as first:
+        for job in jobs:
+            client.add([job])
+    with CaptureQueriesContext(connections[database_alias]) as second:
+        for job in jobs:
+            client.add([job])
+    looked = [sum(JobResult._meta.db_table in query["sql"] for query in queries) for queries in (first, second)]
+    assert looked == [0, 2]
+    assert rows(database_alias).count() == 2
+
+
+def test_ids_that_no_job_is_added_with_are_forgotten():
+    unused = UnusedIds()
+    kept, *_, last = [unused.new() for _ in range(MOST_UNUSED + 1)]
+    assert [unused.take(job_id) for job_id in (kept, last, last)] == [False, True, False]
 
 
 def test_ids_grow_and_are_canonical_uuids():

@@ -15,7 +15,7 @@ from . import notify, reading
 from .adding import add_rows
 from .coalescing import Coalescer
 from .ends import PostgresEars
-from .ids import canonical, new_id
+from .ids import UnusedIds, canonical
 from .insert import rows_of
 from .options import DatabaseOptions
 from .queries import vendor_of
@@ -28,6 +28,7 @@ class DatabaseClientStore:
     def __init__(self, options: DatabaseOptions) -> None:
         self._options = options
         self._coalescer = Coalescer(self._add_to)
+        self._unused = UnusedIds()
         self._waits: dict[int, EndWait] = {}
 
     @property
@@ -37,7 +38,7 @@ class DatabaseClientStore:
 
     def new_id(self) -> str:
         """A UUID; those made later are greater."""
-        return new_id()
+        return self._unused.new()
 
     def add(self, jobs: Sequence[Job]) -> list[Added]:
         """See `ClientStore.add`. Large numbers are added in chunks; outside a transaction each is its own."""
@@ -94,7 +95,7 @@ class DatabaseClientStore:
         connection = connections[alias]
         added: list[Added] = []
         for chunk in batched(jobs, vendor_of(connection).max_rows):
-            rows = rows_of(chunk)
+            rows = rows_of(chunk, self._unused)
             with client_session(connection, self._options, len(rows)) as session:
                 added += add_rows(session, rows)
                 notify.after_commit(connection, chunk)

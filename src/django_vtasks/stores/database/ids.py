@@ -31,6 +31,32 @@ class IdSource:
 
 new_id = IdSource().next
 
+MOST_UNUSED = 10_000
+
+
+class UnusedIds:
+    """Ids that were made here and that no job was added with yet, so that no store can know them."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+
+    def new(self) -> str:
+        """A new id as text."""
+        if len(self._ids) >= MOST_UNUSED:
+            # Most are of calls that failed before they reached the store. An id that is forgotten is looked for there.
+            self._ids.clear()
+        job_id = new_id()
+        self._ids.add(job_id)
+        return job_id
+
+    def take(self, job_id: str) -> bool:
+        """Whether it is one of them; whoever asks again is told no, since the job may have been added."""
+        try:
+            self._ids.remove(job_id)
+        except KeyError:
+            return False
+        return True
+
 
 def canonical(job_id: str) -> str | None:
     """The id as it is stored, None when the text is no id."""

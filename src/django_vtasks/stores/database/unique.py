@@ -32,7 +32,7 @@ def ends_with_job(job: Job) -> bool:
 
 def add_unique(session: Session, rows: Sequence[Row]) -> list[Added]:
     """Add jobs of which some have a unique key, inside a transaction that the caller has begun."""
-    known = known_ids(session, [row.job.id for row in rows])
+    known = known_ids(session, [row.job.id for row in rows if not row.is_new])
     fresh = [row for row in rows if row.job.id not in known]
     first: dict[str, Row] = {}
     for row in fresh:
