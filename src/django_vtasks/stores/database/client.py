@@ -3,10 +3,12 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from itertools import batched
 
 from asgiref.sync import sync_to_async
 from django.db import connections, router
+from django.db.models import Model
 
 from ...jobs.model import Job, JobRecord
 from ..base import Added, CancelStatus
@@ -111,6 +113,12 @@ def alias_of(options: DatabaseOptions) -> str:
     """The alias of the database that holds the tables."""
     if options.using is not None:
         return options.using
+    return router.db_for_write(_model())  # type: ignore[no-any-return,unused-ignore]
+
+
+@cache
+def _model() -> type[Model]:
+    # Models cannot be imported before the apps are ready, and an import costs something each time.
     from ...db.models import QueuedTask
 
-    return router.db_for_write(QueuedTask)  # type: ignore[no-any-return,unused-ignore]
+    return QueuedTask

@@ -17,6 +17,7 @@ from .session import Session
 PAUSE = 0.01
 """Seconds in which one process wakes the workers of a queue once; workers look again after that time."""
 
+_NOTIFY_ONE = "SELECT pg_notify(%s, %s)"
 _NOTIFY = "SELECT pg_notify(%s, queue) FROM unnest(%s::text[]) AS queues(queue)"
 
 
@@ -47,14 +48,26 @@ def after_commit(connection: BaseDatabaseWrapper, jobs: Sequence[Job]) -> None:
     horizon = time.time()
     queues = {column_text(job.queue) for job in jobs if job.run_after is None or job.run_after <= horizon}
     # Without autocommit there is no moment after the commit to wait for; workers find the jobs by looking.
-    if queues and (connection.in_atomic_block or connection.get_autocommit()):
-        transaction.on_commit(lambda: _notify(connection, queues), using=connection.alias, robust=True)
+    if not queues or not (connection.in_atomic_block or connection.get_autocommit()):
+        return
+    if connection.in_atomic_block:
+        transaction.on_commit(lambda: _notify_if_due(connection, queues), using=connection.alias, robust=True)
+    elif due := _limiter.allowed(connection.alias, queues):
+        transaction.on_commit(lambda: _notify(connection, due), using=connection.alias, robust=True)
 
 
-def _notify(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> None:
+def _notify_if_due(connection: BaseDatabaseWrapper, queues: Iterable[str]) -> None:
     if due := _limiter.allowed(connection.alias, queues):
-        with connection.cursor() as cursor:
-            cursor.execute(_NOTIFY, (CHANNEL, due))
+        _notify(connection, due)
+
+
+def _notify(connection: BaseDatabaseWrapper, queues: list[str]) -> None:
+    with connection.cursor() as cursor:
+        if len(queues) == 1:
+            # An array costs the driver and the server as much again as all else.
+            cursor.execute(_NOTIFY_ONE, (CHANNEL, *queues))
+        else:
+            cursor.execute(_NOTIFY, (CHANNEL, queues))
 
 
 def of_end_after_commit(connection: BaseDatabaseWrapper, job_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
+from types import TracebackType
 from typing import Any
 
 from django.db import DatabaseError, InterfaceError, OperationalError, transaction
@@ -122,11 +123,33 @@ def begin_outside(connection: BaseDatabaseWrapper) -> str | None:
     return "BEGIN IMMEDIATE" if connection.vendor == "sqlite" and not connection.in_atomic_block else None
 
 
-@contextmanager
-def client_session(connection: BaseDatabaseWrapper, options: DatabaseOptions, places: int = 1) -> Iterator[Session]:
-    """A session on the application's own connection, seen by whatever watches the application's statements."""
-    with store_errors(), connection.cursor() as cursor:
-        yield Session(connection, options, cursor, begin_outside(connection), places)
+class client_session:  # noqa: N801 - called like a function; one made by `contextmanager` takes three times as long
+    """A session on the application's own connection, seen by whatever watches the application's statements.
+
+    What the driver raises is turned into StoreRefused or StoreUnavailable.
+    """
+
+    __slots__ = ("_connection", "_cursor", "_options", "_places")
+
+    def __init__(self, connection: BaseDatabaseWrapper, options: DatabaseOptions, places: int = 1) -> None:
+        self._connection = connection
+        self._options = options
+        self._places = places
+
+    def __enter__(self) -> Session:
+        connection = self._connection
+        try:
+            self._cursor: Any = connection.cursor()
+        except (DatabaseError, InterfaceError) as error:
+            raise as_store_error(error) from error
+        return Session(connection, self._options, self._cursor, begin_outside(connection), self._places)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._cursor.__exit__(kind, error, trace)
+        if isinstance(error, DatabaseError | InterfaceError):
+            raise as_store_error(error) from error
 
 
 @contextmanager
@@ -135,15 +158,6 @@ def worker_session(connection: BaseDatabaseWrapper, options: DatabaseOptions, pl
     connection.ensure_connection()
     with connection.wrap_database_errors, closing(connection.create_cursor()) as cursor:
         yield Session(connection, options, cursor, vendor_of(connection).begin, places)
-
-
-@contextmanager
-def store_errors() -> Iterator[None]:
-    """Turn what the driver raises into StoreUnavailable or StoreRefused."""
-    try:
-        yield
-    except (DatabaseError, InterfaceError) as error:
-        raise as_store_error(error) from error
 
 
 _MISSING = ("no such table", "does not exist", "doesn't exist", "no such column", "has no column", "Unknown column")
