@@ -9,6 +9,7 @@ import pytest
 
 from django_vtasks.jobs.errors import StoreRefused, StoreUnavailable
 from django_vtasks.stores.base import Added
+from django_vtasks.stores.valkey.admission import Gate
 from django_vtasks.stores.valkey.store import ValkeyClientStore
 from tests.stores.valkey_help import job, options, raw_client
 from tests.support.builders import a_key
@@ -30,6 +31,20 @@ def store(clean_valkey):
     store = ValkeyClientStore(options(clean_valkey))
     yield store
     store.close()
+
+
+def arguments(jobs):
+    gate = Gate(60.0)
+    return gate.args([gate.entry(item) for item in jobs])
+
+
+@pytest.mark.parametrize("values", [{}, {"result_ttl": 0.0}, {"priority": 5}, {"run_after": 9e9}], ids=str)
+def test_jobs_that_are_alike_go_as_the_group_they_are_among_others(values):
+    alike = [job(**values) for _ in range(3)]
+    alone, among = map(arguments, (alike, [*alike, job(queue="other")]))
+    assert alone[0] == 1
+    assert among[0] == 2
+    assert among[1 : len(alone)] == alone[1:]
 
 
 async def gathered(store, *calls):

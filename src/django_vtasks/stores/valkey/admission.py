@@ -1,6 +1,7 @@
 """Jobs as the arguments of the scripts that let them in (`scripts/shared/admit.lua`). Pure."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from ...jobs.codec import encode
@@ -50,6 +51,10 @@ class Gate:
 
     def args(self, entries: Sequence[Entry]) -> list[Part]:
         """The number of groups, and each group."""
+        if len(entries) > 1 and _are_alike(entries):
+            job = entries[0].job
+            head = (1, entries[0].kinds, self._name(job.queue), job.queue, job.priority, len(entries))
+            return [*head, *chain.from_iterable([item.args for item in entries])]
         groups = _groups(entries)
         args: list[Part] = [len(groups)]
         for (kinds, queue, priority, _), members in groups.items():
@@ -78,6 +83,18 @@ class Gate:
 
 
 _ORDINARY = frozenset(("", "t"))
+
+
+def _are_alike(entries: Sequence[Entry]) -> bool:
+    """Whether these are one group of jobs that are not unique, as most that go together are."""
+    job, kinds = entries[0].job, entries[0].kinds
+    queue, priority = job.queue, job.priority
+    for item in entries:
+        job = item.job
+        if item.kinds != kinds or item.unique_args or job.queue != queue or job.priority != priority:
+            return False
+    return True
+
 
 type Groups = dict[tuple[str, str, int, int], list[tuple[int, Entry]]]
 

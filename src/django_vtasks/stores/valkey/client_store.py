@@ -5,7 +5,7 @@ import itertools
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import cast
 
 from ...jobs.errors import QueueError, StoreUnavailable
@@ -48,12 +48,15 @@ class LoopSide:
         self._busy = False
         self._flusher: asyncio.Task[None] | None = None
 
-    async def add(self, entries: Sequence[Entry]) -> list[Added]:
-        """Send up to `CHUNK` jobs. Raises StoreUnavailable or StoreRefused."""
-        if self._busy:
-            future: asyncio.Future[list[Added]] = asyncio.get_running_loop().create_future()
-            self._waiting.append((entries, future))
-            return await future
+    def add(self, entries: Sequence[Entry]) -> Awaitable[list[Added]]:
+        """Send up to `CHUNK` jobs. What is awaited raises StoreUnavailable or StoreRefused."""
+        if not self._busy:
+            return self._lead(entries)
+        future: asyncio.Future[list[Added]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((entries, future))
+        return future
+
+    async def _lead(self, entries: Sequence[Entry]) -> list[Added]:
         self._busy = True
         try:
             return accepted(await self.client.run(self._plans.add(entries, self._caller)))
