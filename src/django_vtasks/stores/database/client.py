@@ -8,6 +8,7 @@ from itertools import batched
 
 from asgiref.sync import sync_to_async
 from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from ...jobs.model import Job, JobRecord
@@ -95,12 +96,18 @@ class DatabaseClientStore:
 
     def _add_to(self, alias: str, jobs: Sequence[Job]) -> list[Added]:
         connection = connections[alias]
+        if len(jobs) == 1:
+            return self._add_chunk(connection, jobs)
         added: list[Added] = []
         for chunk in batched(jobs, vendor_of(connection).max_rows):
-            rows = rows_of(chunk, self._unused)
-            with client_session(connection, self._options, len(rows)) as session:
-                added += add_rows(session, rows)
-                notify.after_commit(connection, chunk)
+            added += self._add_chunk(connection, chunk)
+        return added
+
+    def _add_chunk(self, connection: BaseDatabaseWrapper, jobs: Sequence[Job]) -> list[Added]:
+        rows = rows_of(jobs, self._unused)
+        with client_session(connection, self._options, len(rows)) as session:
+            added = add_rows(session, rows)
+            notify.after_commit(connection, jobs)
         return added
 
     @contextmanager

@@ -47,9 +47,13 @@ class Coalescer:
         if len(jobs) >= BATCH:
             return await sync_to_async(self._add)(alias, jobs)
         loop = asyncio.get_running_loop()
-        lines = self._lines.setdefault(loop, {})
+        lines = self._lines.get(loop)
+        if lines is None:
+            lines = self._lines[loop] = {}
         place = (alias, *_thread())
-        line = lines.setdefault(place, _Line())
+        line = lines.get(place)
+        if line is None:
+            line = lines[place] = _Line()
         call = _Call(jobs, loop.create_future())
         line.calls.append(call)
         if line.task is None:

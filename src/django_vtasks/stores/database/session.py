@@ -12,6 +12,7 @@ from ...jobs.errors import StoreRefused, StoreUnavailable
 from .moments import Moment, ServerMoment, host_moment, ticks
 from .options import DatabaseOptions
 from .queries import vendor_of
+from .queries.vendor import Vendor
 
 
 class Session:
@@ -31,7 +32,7 @@ class Session:
     ) -> None:
         self.connection = connection
         self.vendor = vendor_of(connection)
-        self.moment = moment_of(connection, options, places)
+        self.moment = moment_of(self.vendor, options, places)
         self._options = options
         self._cursor = cursor
         self._begin = begin
@@ -70,7 +71,7 @@ class Session:
 
     def new_moment(self) -> float:
         """What time it is by now, in epoch seconds: the moment of what follows, when locks were waited for."""
-        self.moment = moment_of(self.connection, self._options, 1)
+        self.moment = moment_of(self.vendor, self._options, 1)
         return self.now()
 
     @contextmanager
@@ -106,9 +107,8 @@ class Session:
             self.connection.errors_occurred = True
 
 
-def moment_of(connection: BaseDatabaseWrapper, options: DatabaseOptions, places: int) -> Moment:
+def moment_of(vendor: Vendor, options: DatabaseOptions, places: int) -> Moment:
     """Now, by the clock that counts; `places` says how many places in the order will be used."""
-    vendor = vendor_of(connection)
     if options.clock is not None:
         return ticks(options.clock).moment(vendor, places)
     return ServerMoment(vendor) if vendor.now else host_moment(vendor)
