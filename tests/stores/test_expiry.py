@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from django_vtasks.jobs.errors import StoreUnavailable
-from django_vtasks.stores.base.expiry import GRACE, LATE, Expiry, Within
+from django_vtasks.stores.base.expiry import GRACE, LATE, Deadline, Expiry
 from django_vtasks.stores.database import threads
 from django_vtasks.stores.database.threads import DatabaseThread
 from django_vtasks.stores.valkey.async_client import AsyncClient
@@ -101,14 +101,13 @@ def test_a_loop_that_is_blocked_again_has_another_moment(loop, expiry, expired):
 
 
 async def test_a_silence_ends_in_a_timeout_that_says_how_long_it_was():
-    with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"):
-        async with Within(0.01):
-            await asyncio.Event().wait()
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"), Deadline(asyncio.get_running_loop(), 0.01):
+        await asyncio.Event().wait()
 
 
 async def test_what_is_cancelled_from_outside_stays_cancelled():
     async def wait() -> None:
-        async with Within(30):
+        with Deadline(asyncio.get_running_loop(), 30):
             await asyncio.Event().wait()
 
     task = asyncio.create_task(wait())
@@ -116,6 +115,56 @@ async def test_what_is_cancelled_from_outside_stays_cancelled():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+async def test_what_is_cancelled_from_outside_when_the_time_is_over_stays_cancelled(loop):
+    async def wait() -> None:
+        with Deadline(loop, 5.0):
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(wait())
+    await let_others_run()
+    task.cancel()
+    loop.turns_at(105.0)
+    loop.turns_at(105.0 + GRACE)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert task.cancelling() == 1
+
+
+async def test_the_timer_of_a_call_that_is_over_ends_no_later_one(loop):
+    deadline = Deadline(loop, 5.0)
+
+    async def turn(*moments: float) -> None:
+        with deadline:
+            for now in moments:
+                loop.turns_at(now)
+                await asyncio.sleep(0)
+
+    await turn(103.0)
+    await turn(105.0, 105.0 + GRACE, 107.9)
+    with pytest.raises(TimeoutError):
+        await turn(112.9, 112.9 + GRACE)
+    assert not asyncio.current_task().cancelling()
+    await turn(114.0)
+
+
+async def test_the_timer_of_a_deadline_rests_when_no_call_does_not(loop):
+    deadline = Deadline(loop, 5.0)
+    for start in (100.0, 200.0):
+        loop.now = start
+        for _ in range(3):
+            with deadline:
+                assert len(loop.timers) == 1
+        loop.turns_at(start + 5.0)
+        assert not loop.timers
+
+
+async def test_a_deadline_gives_a_loop_that_was_blocked_a_moment_to_see_what_came(loop):
+    with Deadline(loop, 5.0):
+        loop.turns_at(130.0)
+        loop.turns_at(140.0)
+        await asyncio.sleep(0)
 
 
 def block_the_loop(seconds: float) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...jobs.errors import QueueError
 from ..base import Connections
-from ..base.expiry import Within
+from ..base.expiry import Deadline
 from .client import driver, make_connection
 from .endpoints import Address
 from .locate import Link, locate
@@ -24,6 +24,7 @@ class AsyncClient:
         self._link = link
         self._driver = driver()
         self._connection: Any = None
+        self._deadline: Deadline
         self._opened = 0
         self._lock = asyncio.Lock()
         self._farewell: AsyncGenerator[None] | None = None
@@ -84,7 +85,7 @@ class AsyncClient:
     async def _exchange(self, parts: Sequence[Part]) -> Any:
         connection = self._connection or await self._connect()
         try:
-            async with Within(self._link.timeouts[1]):
+            with self._deadline:
                 await connection.send_packed_command((self._driver.pack(parts),), check_health=False)
                 return await connection.read_response()
         except self._driver.response_error as error:
@@ -101,9 +102,11 @@ class AsyncClient:
         connect, read = link.timeouts
         # The driver's own timeouts would also expire when only this event loop was late.
         connection = make_connection(self._driver.asyncio, link.endpoint, await self._locate(), (connect, None))
-        async with Within(connect + read):
+        loop = asyncio.get_running_loop()
+        with Deadline(loop, connect + read):
             await connection.connect()
         self._connection = connection
+        self._deadline = Deadline(loop, read)
         self._opened += 1
         if self._farewell is None:
             self._farewell = self._close_with_the_loop()
