@@ -65,7 +65,6 @@ class Watch:
     def close(self) -> None:
         """End the wait."""
         if self._task is not None:
-            self._task.remove_done_callback(self._ended)
             self._task.add_done_callback(_look_away)
             self._task.cancel()
             self._task = None
@@ -88,11 +87,17 @@ class Watch:
     def _open(self, queues: Sequence[str], now: float) -> None:
         self._queues = frozenset(queues)
         self._since = now
-        self._task = asyncio.create_task(self._store.wait_for_jobs(queues, self._seconds), name="vtasks wait")
-        self._task.add_done_callback(self._ended)
+        self._task = asyncio.create_task(self._wait(queues), name="vtasks wait")
 
-    def _ended(self, _task: asyncio.Task[bool]) -> None:
+    async def _wait(self, queues: Sequence[str]) -> bool:
+        # Rings itself, a turn of the loop before a callback could; when the consumer wakes, the task is done.
+        try:
+            woken = await self._store.wait_for_jobs(queues, self._seconds)
+        except Exception:
+            self._ring()
+            raise
         self._ring()
+        return woken
 
 
 def _look_away(task: asyncio.Task[bool]) -> None:

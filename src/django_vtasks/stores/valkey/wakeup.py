@@ -24,6 +24,7 @@ class Wakeup:
         self._interval = interval
         self._blocking = AsyncClient(link.with_read_timeout(block + MARGIN))
         self._parked: asyncio.Task[Any] | None = None
+        self._sleeper: asyncio.Future[None] | None = None
 
     async def wait(self, client: AsyncClient, queues: Sequence[str], timeout: float) -> bool:
         """True as soon as one of the queues may have a job, False after `timeout` seconds."""
@@ -45,8 +46,7 @@ class Wakeup:
         old = self._parked
         while True:
             parked = self._parked or self._park(queues)
-            done, _ = await asyncio.wait((parked,), timeout=max(0.0, end - asyncio.get_running_loop().time()))
-            if not done:
+            if not await self._over(parked, end):
                 return False
             if self._parked is parked:
                 self._parked = None
@@ -56,9 +56,38 @@ class Wakeup:
                 return True
 
     def _park(self, queues: Sequence[str]) -> asyncio.Task[Any]:
-        pop = Command(("BLPOP", *map(self._keys.wake, queues), self._block), again=False)
-        self._parked = asyncio.create_task(self._blocking.send(pop))
+        self._parked = asyncio.create_task(self._blocked(queues))
         return self._parked
+
+    async def _blocked(self, queues: Sequence[str]) -> Any:
+        # Wakes the sleeper itself, a turn of the loop before a callback could; when that wakes, the task is done.
+        try:
+            pop = Command(("BLPOP", *map(self._keys.wake, queues), self._block), again=False)
+            popped = await self._blocking.send(pop)
+        except Exception:
+            self._wake()
+            raise
+        self._wake()
+        return popped
+
+    async def _over(self, parked: asyncio.Task[Any], end: float) -> bool:
+        """Wait for the end of a block, no longer than until `end` by the loop's clock; False when it goes on."""
+        if parked.done():
+            return True
+        loop = asyncio.get_running_loop()
+        self._sleeper = sleeper = loop.create_future()
+        alarm = loop.call_at(end, self._wake)
+        try:
+            await sleeper
+        finally:
+            alarm.cancel()
+            if self._sleeper is sleeper:
+                self._sleeper = None
+        return parked.done()
+
+    def _wake(self) -> None:
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
 
     def connections(self) -> Connections:
         """The connection that blocks."""
@@ -70,4 +99,5 @@ class Wakeup:
         if parked is not None:
             parked.cancel()
             await asyncio.gather(parked, return_exceptions=True)
+            self._wake()
         await self._blocking.close()
