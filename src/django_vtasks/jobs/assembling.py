@@ -10,7 +10,7 @@ from typing import Any
 
 
 def assembler[Value](kind: type[Value]) -> Callable[..., Value]:
-    """A function that makes a value of a frozen dataclass with slots out of the values of all its fields, in order.
+    """Makes a value of a frozen dataclass with slots out of the values of all its fields, in order.
 
     Fields that the class itself does not take may be left out; nothing is checked and `__post_init__` is not called.
     """
@@ -18,11 +18,11 @@ def assembler[Value](kind: type[Value]) -> Callable[..., Value]:
         (item.name, Any) if item.init else (item.name, Any, field(default=item.default))
         for item in fields(kind)  # type: ignore[arg-type]
     ]
-    draft: Any = make_dataclass(f"_{kind.__name__}Draft", named, slots=True, eq=False, repr=False)
 
-    def assemble(*values: Any) -> Value:
-        value: Any = draft(*values)
-        value.__class__ = kind
-        return value  # type: ignore[no-any-return]
+    def become(draft: Any) -> None:
+        draft.__class__ = kind
 
-    return assemble
+    name, namespace = f"_{kind.__name__}Draft", {"__post_init__": become}
+    # The twin itself, not a function that calls it: the interpreter enters the constructor of a class directly.
+    draft: Any = make_dataclass(name, named, slots=True, eq=False, repr=False, namespace=namespace)
+    return draft  # type: ignore[no-any-return]

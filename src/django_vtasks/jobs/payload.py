@@ -16,13 +16,13 @@ COMPRESS_THRESHOLD = 1024
 
 MARKER = b"zstd:"
 
-_WIRE_FIELDS = frozenset(
-    ("func", "args", "kwargs", "queue", "priority", "ts", "retries", "unique", "unique_key", "ttl",
-     "remove_unique_on_complete", "max_rescues", "_rescue_count", "run_after", "id"),
+_IN_WIRE_ORDER = (
+    "func", "args", "kwargs", "queue", "priority", "ts", "retries", "unique", "unique_key", "ttl",
+    "remove_unique_on_complete", "max_rescues", "_rescue_count", "run_after", "id",
 )  # fmt: skip
-_WIRE_FIELDS_AND_EXT = _WIRE_FIELDS | {"ext"}
+_IN_WIRE_ORDER_WITH_EXT = (*_IN_WIRE_ORDER[:-1], "ext", "id")
 _LETTER_FIELDS = frozenset(("error_msg", "error_traceback", "failed_at", "letter"))
-_KNOWN = _WIRE_FIELDS_AND_EXT | _LETTER_FIELDS
+_KNOWN = frozenset(_IN_WIRE_ORDER_WITH_EXT) | _LETTER_FIELDS
 _KNOWN_IN_EXT = frozenset(
     ("mode", "window", "starts", "failures", "attempts", "result_ttl", "expires_at", "retry_of", "limit",
      "metadata", "trace"),
@@ -128,11 +128,17 @@ def from_payload(payload: Mapping[str, Any], *, fallback_id: str = "", fallback_
 
 
 def _ordinary(payload: Mapping[str, Any]) -> Job | None:
-    # Nearly every payload has this shape, and checking it at once takes a third of the time of field by field.
-    read = payload.get
-    job_id, func, args, kwargs, queue = read("id"), read("func"), read("args"), read("kwargs"), read("queue")
-    priority, max_rescues, rescues = read("priority"), read("max_rescues"), read("_rescue_count")
-    enqueued_at, run_after, unique, extension = read("ts"), read("run_after"), read("unique"), read("ext")
+    # Nearly every payload has this shape, in this order; reading it at once takes a fraction of field by field.
+    names = tuple(payload)
+    if names == _IN_WIRE_ORDER:
+        extension = None
+        (func, args, kwargs, queue, priority, enqueued_at, _, unique, _, _, _, max_rescues, rescues, run_after,
+         job_id) = payload.values()  # fmt: skip
+    elif names == _IN_WIRE_ORDER_WITH_EXT:
+        (func, args, kwargs, queue, priority, enqueued_at, _, unique, _, _, _, max_rescues, rescues, run_after,
+         extension, job_id) = payload.values()  # fmt: skip
+    else:
+        return None
     if (
         (type(job_id) is type(func) is type(queue) is str and job_id and func and queue)
         and (type(args) is list and type(kwargs) is dict)
@@ -140,13 +146,14 @@ def _ordinary(payload: Mapping[str, Any]) -> Job | None:
         and (type(enqueued_at) is float and 0 <= enqueued_at <= LATEST)
         and (run_after is None or (type(run_after) is float and 0 <= run_after <= LATEST))
         and (unique is False or unique is True)
-        and payload.keys() == (_WIRE_FIELDS if extension is None else _WIRE_FIELDS_AND_EXT)
         and (extension is None or _says_only_how_long_to_keep_the_result(extension))
     ):
         key = _unique(payload, _NOTHING) if unique else None
         ttl = extension["result_ttl"] if extension else None
-        seen = (job_id, func, args, kwargs, queue, priority, enqueued_at, run_after, key, max_rescues, rescues)
-        return assemble_job(*seen, 0, 0, (), ttl, None, None, None, _NOTHING, _NOTHING, _NOTHING)
+        return assemble_job(
+            job_id, func, args, kwargs, queue, priority, enqueued_at, run_after, key, max_rescues, rescues,
+            0, 0, (), ttl, None, None, None, _NOTHING, _NOTHING, _NOTHING,
+        )  # fmt: skip
     return None
 
 

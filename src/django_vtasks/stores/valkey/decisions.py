@@ -16,7 +16,7 @@ _OVER: Sequence[Part] = (1, "")
 
 def in_writing_order(settlements: Sequence[Settlement]) -> list[Settlement]:
     """Those that go back to the front come last and in reverse, so that the first of them is claimed first."""
-    fronts = [item for item in settlements if _goes_to_the_front(item)]
+    fronts = [item for item in settlements if type(item.decision) is not Finish and _goes_to_the_front(item)]
     if not fronts:
         return list(settlements)
     return [item for item in settlements if not _goes_to_the_front(item)] + fronts[::-1]

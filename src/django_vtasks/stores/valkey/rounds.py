@@ -106,11 +106,13 @@ class Rounds:
 def _groups(settlements: Sequence[Settlement]) -> list[Group]:
     """Runs of settlements that one call can write, in order."""
     groups: list[Group] = []
+    owner, reclaim = "", False
+    members: list[Settlement] = []
     for item in in_writing_order(settlements):
-        owner = item.claim.lease.owner
-        if not groups or groups[-1].owner != owner or groups[-1].reclaim != item.reclaim:
-            groups.append(Group(owner, reclaim=item.reclaim))
-        groups[-1].items.append(item)
+        if not groups or item.claim.lease.owner != owner or item.reclaim is not reclaim:
+            owner, reclaim, members = item.claim.lease.owner, item.reclaim, []
+            groups.append(Group(owner, reclaim=reclaim, items=members))
+        members.append(item)
     return groups
 
 
