@@ -98,6 +98,28 @@ async def test_what_finished_is_settled_in_the_round_that_claims_the_next():
     assert (10, 10) in rounds
 
 
+async def test_a_job_that_ends_at_once_is_settled_before_the_queues_are_watched_again():
+    """A look at the queues, which may have a connection to wait for, delays neither its start nor its settlement."""
+    bench = Bench(executor=FakeExecutor(instant=True))
+    calls = []
+    exchange, wait = bench.store.exchange, bench.store.wait_for_jobs
+
+    async def exchanged(settlements, request):
+        calls.append("settle" if settlements else "claim")
+        return await exchange(settlements, request)
+
+    def waited(queues, timeout):
+        calls.append("wait")
+        return wait(queues, timeout)
+
+    bench.store.exchange, bench.store.wait_for_jobs = exchanged, waited
+    async with bench.run():
+        await aeventually(lambda: "wait" in calls)
+        [job] = bench.add()
+        await bench.until_state(job, "succeeded")
+    assert calls[calls.index("settle") - 1] == "claim"
+
+
 async def test_bytes_that_are_no_job_become_a_dead_letter_and_the_next_job_runs():
     """Invariant 11. Shown to catch: a dead letter of which no log line and no metric told."""
     bench = Bench(executor=FakeExecutor(instant=True))

@@ -153,6 +153,14 @@ class Consumer:
             take = self._attempts.accept if begins else self._attempts.return_untouched
             for claim in exchange.claims:
                 take(claim)
+            if not self._settler and not self._demand.pressing():
+                await self._let_begin()
+
+    @staticmethod
+    async def _let_begin() -> None:
+        """Nothing is to be asked now, so what was accepted begins first, and what ends at once is settled first."""
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     async def _reconcile(self) -> None:
         flight = self._attempts.flight

@@ -49,8 +49,11 @@ class Sorted:
 
     def args(self) -> list[Part]:
         """How many there are of each, their fields, their nonces, what is to be written."""
+        settlements = self.settlements()
+        if not settlements:
+            return [0, 0, 0]
         numbers: list[Part] = [len(self.over), len(self.kept), len(self.others)]
-        return [*numbers, *claim_args(self.settlements()), *self.records, *self.decisions]
+        return [*numbers, *claim_args(settlements), *self.records, *self.decisions]
 
 
 @dataclass(frozen=True, slots=True)
