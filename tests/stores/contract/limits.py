@@ -399,8 +399,9 @@ class TestWaitingForALimit:
     async def test_a_full_limit_does_not_end_a_wait(self, store: Bench):
         await parked(store)
         assert await store.claim() == []
-        await asyncio.wait_for(store.worker.wait_for_jobs(["default"], 0.05), 10)
-        assert not await asyncio.wait_for(store.worker.wait_for_jobs(["default"], 0.3), 10)
+        # What was told before the claim may end one of the first.
+        waits = [await asyncio.wait_for(store.worker.wait_for_jobs(["default"], 0.2), 10) for _ in range(3)]
+        assert not waits[-1]
 
     async def test_a_permit_that_is_freed_ends_a_wait(self, store: Bench):
         claim, [first, *_] = await parked(store)
