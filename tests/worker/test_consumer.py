@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from django_vtasks.conf import QueueOrder
 from django_vtasks.events import AttemptEnded
 from django_vtasks.jobs.model import Claim, JobState
 from django_vtasks.jobs.transitions import Bury
+from django_vtasks.stores.memory import MemoryStore
 from django_vtasks.worker import finder
 from django_vtasks.worker.runtime import RunLimits
 from tests.support.waiting import aeventually, let_others_run
@@ -96,6 +99,30 @@ async def test_what_finished_is_settled_in_the_round_that_claims_the_next():
             attempt.end()
         await aeventually(lambda: len(bench.executor.attempts) == 20)
     assert (10, 10) in rounds
+
+
+@pytest.mark.parametrize(
+    ("parts", "expected"),
+    [(1, [(0, 100)]), (3, [(0, 34), (34, 22), (56, 15), (71, 10), (81, 10), (91, 9)])],
+)
+async def test_a_round_claims_a_part_of_many_slots_where_rounds_are_cheap(parts, expected):
+    """All jobs of a worker that are claimed at once end at once: then worker and store take turns waiting."""
+    store = MemoryStore()
+    store.parts = parts
+    bench = Bench(store, concurrency=100)
+    rounds = []
+    exchange = bench.store.exchange
+
+    async def counted(settlements, request):
+        if request:
+            rounds.append((len(bench.executor.running), request.limit))
+        return await exchange(settlements, request)
+
+    bench.store.exchange = counted
+    bench.add(100)
+    async with bench.run():
+        await bench.until_running(100)
+    assert rounds == expected
 
 
 async def test_a_job_that_ends_at_once_is_settled_before_the_queues_are_watched_again():

@@ -10,19 +10,30 @@ from .slots import Slots, StrictTurns, Turns
 LARGEST_ROUND = 100
 """The most jobs claimed in one round: beyond it a round only takes longer, it does not get cheaper."""
 
+ENOUGH_FOR_A_ROUND = 10
+"""So many slots are never divided: with fewer jobs in a round, what it costs by itself counts."""
+
 
 class Demand:
     """Makes claim requests. Never asks for a job that has no free slot.
 
-    A queue that gave less than asked is dry until `refresh`: nobody asks it alone, and the worker may wait.
+    A queue that gave less than asked is dry until `refresh`: nobody asks it alone, and the worker may wait. `parts`
+    says into how many rounds many free slots are divided, see `WorkerStore.parts`.
     """
 
     def __init__(
-        self, slots: Slots, turns: Turns | StrictTurns, collectors: Sequence[Collector], max_jobs: int | None = None
+        self,
+        slots: Slots,
+        turns: Turns | StrictTurns,
+        collectors: Sequence[Collector],
+        max_jobs: int | None = None,
+        *,
+        parts: int = 1,
     ) -> None:
         self.paused: frozenset[str] = frozenset()
         self.left = max_jobs
         self._slots = slots
+        self._parts = parts
         self._turns = turns
         self._collectors = {collector.queue: collector for collector in collectors}
         self._dry: set[str] = set()
@@ -31,7 +42,7 @@ class Demand:
     def request(self, owner: str) -> ClaimRequest | None:
         """What to ask for now; None when there is room for nothing."""
         most = LARGEST_ROUND if self.left is None else min(LARGEST_ROUND, self.left)
-        free = min(self._slots.free, most)
+        free = min(self._part_of(self._slots.free), most)
         if free <= 0:
             return None
         wants, limit = self._wants(self._turns.next_order()), free
@@ -40,6 +51,10 @@ class Demand:
         if not wants:
             return None
         return ClaimRequest(owner=owner, wants=tuple(wants), limit=min(limit, most))
+
+    def _part_of(self, free: int) -> int:
+        # Jobs that are claimed together end together: worker and store would take turns waiting for each other.
+        return min(free, max(ENOUGH_FOR_A_ROUND, -(-free // self._parts)))
 
     def answered(self, request: ClaimRequest, claims: Sequence[Claim]) -> None:
         """Learn from the answer which queues are dry."""
@@ -99,6 +114,6 @@ class Demand:
         """One request for both kinds, or for each in turn when its limit could not keep the normal ones in bounds."""
         room = sum(want.slots for want in batch_wants)
         if len(wants) <= 1:
-            return [*wants, *batch_wants], sum(want.slots for want in wants) + room
+            return [*wants, *batch_wants], min(free, sum(want.slots for want in wants)) + room
         self._batches_next = not self._batches_next
         return (batch_wants, room) if self._batches_next else (wants, free)

@@ -190,7 +190,7 @@ class Runtime:
             self._policy_of,
             self._emitter,
         )
-        self.demand = Demand(slots, turns, batches, self._limits.max_jobs)
+        self.demand = Demand(slots, turns, batches, self._limits.max_jobs, parts=self.store.parts)
         self._supervisor = Supervisor(self._stop.set)
 
     def _doubt(self) -> None:

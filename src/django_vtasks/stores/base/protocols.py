@@ -89,6 +89,10 @@ class ClientStore(Protocol):
 class WorkerStore(Protocol):
     """What a worker holds. Coroutines unless said otherwise; one event loop uses one instance."""
 
+    parts: int
+    """Into how many rounds many free slots are best divided: several where a round costs so little by itself that
+    what one of them brought can run while the next is under way, one where it costs a commit."""
+
     async def open(self) -> None:
         """Connect, or raise StoreUnavailable. Safe to call again after a failure."""
         ...

@@ -45,6 +45,8 @@ class DatabaseWorkerStore:
     a long statement delays a renewal. `new_thread` and `new_session` say otherwise.
     """
 
+    parts = 1
+
     def __init__(
         self,
         options: DatabaseOptions,

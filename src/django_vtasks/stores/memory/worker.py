@@ -30,6 +30,8 @@ from .stored import Stored
 class MemoryWorkerStore:
     """Claim, settle, keep leases, and everything else a worker does; see `WorkerStore` for each method."""
 
+    parts = 1
+
     def __init__(self, state: State) -> None:
         self._state = state
 

@@ -53,6 +53,8 @@ TEST_GRACE = 3600.0
 class ValkeyWorkerStore:
     """Claim, settle, keep leases, and everything else a worker does, on three connections: see `WorkerStore`."""
 
+    parts = 3
+
     def __init__(self, options: ValkeyOptions) -> None:
         self._options = options
         self._keys = Keys(options.prefix)
