@@ -44,16 +44,18 @@ async def valkey_bench(url: str, cap: int = CAP) -> Bench:
     clock = FakeClock()
     options = ValkeyOptions(urls=(url,), dead_letter_cap=cap, clock=clock)
     client = ValkeyClientStore(options)
+    admin = ValkeyAdminStore(options)
     raw = valkey.Valkey.from_url(url)
 
     def close() -> None:
         client.close()
+        admin.close()
         raw.close()
 
     return Bench(
         client=client,
         worker=ValkeyWorkerStore(options),
-        admin_store=ValkeyAdminStore(options),
+        admin_store=admin,
         clock=clock,
         put_raw=lambda queue, payload: raw.lpush(f"{options.prefix}q:{queue}", payload),
         new_worker=lambda: ValkeyWorkerStore(options),
