@@ -111,7 +111,11 @@ MUTANTS_OF_OUTAGES = [
         about="a reply is waited for without a limit",
         changes=(
             ("stores/valkey/client.py", '"socket_timeout": timeouts[1]', '"socket_timeout": None'),
-            ("stores/valkey/async_client.py", "Within(self._link.timeouts[1])", "Within(900.0)"),
+            (
+                "stores/valkey/async_client.py",
+                "self._deadline = Deadline(loop, read)",
+                "self._deadline = Deadline(loop, 900.0)",
+            ),
         ),
         scenarios=("hang", "blackhole"),
         stores=("valkey",),
