@@ -54,12 +54,12 @@ def ours(stores: Stores, store: str, jobs: int) -> float:
 
 def floor(stores: Stores, store: str, jobs: int) -> float:
     """Microseconds of computing for a job of the prototype."""
-    url = stores.fresh(store, "floor", lambda url: _python(store, url, "-c", "import floor_app; floor_app.setup()"))
+    url = _fresh(stores, store)
     return float(_python(store, url, "floor_app.py", store, url, str(jobs)).splitlines()[-1])
 
 
 def _worker_seconds(stores: Stores, store: str, jobs: int) -> float:
-    url = stores.fresh(store, "floor", lambda url: _python(store, url, "-c", "import floor_app; floor_app.setup()"))
+    url = _fresh(stores, store)
     _python(store, url, "-c", f"import floor_app; floor_app.load({jobs})")
     command = [sys.executable, "-m", "django", "runworker", "--batch", "--concurrency", "100", "--metrics-port", "0"]
     worker = subprocess.Popen([*command, "--exit-empty", "9"], env=_environ(store, url), cwd=APPS)
@@ -68,6 +68,10 @@ def _worker_seconds(stores: Stores, store: str, jobs: int) -> float:
     if worker.returncode:
         raise SystemExit(f"the worker ended with {worker.returncode}")
     return usage.ru_utime + usage.ru_stime
+
+
+def _fresh(stores: Stores, store: str) -> str:
+    return stores.fresh(store, "floor", lambda url: _python(store, url, "-c", "import floor_app; floor_app.setup()"))
 
 
 def _python(store: str, url: str, *arguments: str) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from django.core import checks
 from django.db.backends.signals import connection_created
@@ -12,8 +9,7 @@ from django.db.backends.signals import connection_created
 from django_vtasks.checks import run_checks
 from django_vtasks.framework import task_backends
 from tests.django.conftest import IMMEDIATE, entry
-from tests.support.architecture import ROOT, SRC
-from tests.support.processes import process_environment
+from tests.support.processes import run_script
 
 DB = "django_vtasks.backends.db.DatabaseTaskBackend"
 VALKEY = "django_vtasks.backends.valkey.ValkeyTaskBackend"
@@ -129,15 +125,7 @@ def test_our_checks_run_in_a_project_that_imports_no_tasks():
         "from django.core import checks\n"
         "print(sorted(m.id for m in checks.run_checks() if m.id.startswith('django_vtasks')))\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=process_environment(PYTHONPATH=f"{SRC}:{ROOT}"),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_script(script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "['django_vtasks.E001', 'django_vtasks.E002', 'django_vtasks.E003']"
 
@@ -148,15 +136,7 @@ def test_the_app_of_the_rows_says_that_it_needs_the_other_one():
         "settings.configure(INSTALLED_APPS=['django_vtasks.db'])\n"
         "import django; django.setup()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env=process_environment(PYTHONPATH=f"{SRC}:{ROOT}"),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_script(script)
     assert "has 'django_vtasks.db' and needs 'django_vtasks' as well" in done.stderr
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import datetime
 import functools
-import subprocess
-import sys
 from datetime import timedelta
 
 import pytest
@@ -17,9 +15,8 @@ from django_vtasks import Unique, VTask, task
 from django_vtasks.framework import DECORATOR_TAKES_OPTIONS, LOGGER_NAME, InvalidTask, Task, django_task, task_backends
 from tests.django.conftest import MEMORY, entry
 from tests.support import sample_tasks as sample
-from tests.support.architecture import ROOT, SRC
 from tests.support.naming import shown
-from tests.support.processes import process_environment
+from tests.support.processes import run_script
 
 
 @pytest.mark.parametrize("one", [sample.bare, sample.called, sample.abare, sample.of_django])
@@ -349,7 +346,7 @@ def test_a_task_of_the_main_module_is_refused():
         "@task\ndef local(): pass\n"
         "local.enqueue()\n"
     )
-    done = _run(script)
+    done = run_script(script)
     assert done.returncode != 0
     assert "__main__" in done.stderr.splitlines()[-1]
 
@@ -365,7 +362,7 @@ def test_a_module_with_tasks_can_be_imported_before_the_app_registry_is_ready():
             "print(type(sample.bare).__name__)\n"
             "print([name for name in sys.modules if name.split('.')[0] in ('valkey', 'redis', 'psycopg')])\n"
         )
-        done = _run(script)
+        done = run_script(script)
         assert done.returncode == 0, done.stderr
         assert done.stdout.splitlines() == ["VTask", "[]"]
 
@@ -382,7 +379,7 @@ def test_a_process_that_has_started_need_not_load_the_driver_at_its_first_enqueu
         "import sys\n"
         "print('valkey.asyncio.connection' in sys.modules or 'redis.asyncio.connection' in sys.modules)\n"
     )
-    done = _run(script)
+    done = run_script(script)
     assert done.stdout.strip() == str(loaded), done.stderr
 
 
@@ -397,13 +394,13 @@ def test_tasks_declared_through_the_backport_are_ours_too():
         "result = backport.declared.enqueue(1)\n"
         "print(type(backport.declared).__name__, backport.declared.get_result(result.id) == result)\n"
     )
-    done = _run(script)
+    done = run_script(script)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "VTask True"
 
 
 def test_the_public_names_load_on_first_use():
-    done = _run("import sys, django_vtasks\nprint(sorted(n for n in sys.modules if n.startswith('django')))")
+    done = run_script("import sys, django_vtasks\nprint(sorted(n for n in sys.modules if n.startswith('django')))")
     assert done.stdout.strip() == "['django_vtasks']", done.stderr
     import django_vtasks
 
@@ -412,18 +409,6 @@ def test_the_public_names_load_on_first_use():
         assert getattr(django_vtasks, name) is not None
     with pytest.raises(AttributeError, match="nothing"):
         django_vtasks.nothing  # noqa: B018
-
-
-def _run(script):
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        env=process_environment(PYTHONPATH=f"{SRC}:{ROOT}"),
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_a_task_for_another_packages_backend_is_ours_too(settings):

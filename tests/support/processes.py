@@ -42,6 +42,19 @@ def manage(*arguments: str, env: dict[str, str] | None = None, timeout: float = 
     return done.stdout
 
 
+def run_script(script: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python of its own that has the package and the tests on its path, to its end."""
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=process_environment(PYTHONPATH=f"{ROOT / 'src'}:{ROOT}"),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 class ManagedProcess:
     """A running `manage.py` command. Owns the process and its log; leaving the `with` block ends it.
 

@@ -74,7 +74,7 @@ class LeaseKeeper:
     def held_since_loss(self, losses: int) -> bool:
         """Whether the lease is surely held, and was without a gap since `losses` was this number."""
         # In this order: a renewal counts the loss that it found before it makes the lease a held one again.
-        return lease_clock() < self._held_until and self.losses == losses
+        return self.held and self.losses == losses
 
     def held_for(self) -> float:
         """For how many seconds the lease has been held without a gap; 0 while it is not."""

@@ -50,18 +50,12 @@ def insert_rows(session: Session, rows: Sequence[Row]) -> int:
     """Insert rows whose id the store does not know; returns how many those are."""
     if not rows:
         return 0
-    if len(rows) == 1 and rows[0].is_new:
-        return _insert_new(session, rows[0])
-    if len(rows) == 1 and session.vendor.selects_without_table:
-        params = _values(session, rows[0])
-        if rows[0].job.run_after is None:
-            # A condition less to plan, which is most of what the server does for one row.
-            return session.run(_INSERT_READY.replace("{id}", session.vendor.id_place), (*params[:-2], params[0]))
-        return session.run(_INSERT_ONE.replace("{id}", session.vendor.id_place), (*params, params[0]))
+    if len(rows) == 1 and (rows[0].is_new or session.vendor.selects_without_table):
+        return _insert_one(session, rows[0])
     if session.vendor.has_unnest:
         template = _INSERT_NEW_ARRAYS if all(row.is_new for row in rows) else _INSERT_ARRAYS
         return session.run(template, _arrays(session, rows))
-    known = known_ids(session, [row.job.id for row in rows if not row.is_new])
+    known = known_of(session, rows)
     fresh = [row for row in rows if row.job.id not in known]
     if not fresh:
         return 0
@@ -69,12 +63,20 @@ def insert_rows(session: Session, rows: Sequence[Row]) -> int:
     return session.run(f"{_INSERT} VALUES {values} {{ignore}}", [p for row in fresh for p in _values(session, row)])
 
 
-def _insert_new(session: Session, row: Row) -> int:
-    # Planning whether the id is that of a job that is over costs the server a third of all else.
-    params = _values(session, row)
-    if row.job.run_after is None:
-        return session.run(_INSERT_NEW.replace("{id}", session.vendor.id_place), params[:-2])
-    return session.run(_INSERT_DUE.replace("{id}", session.vendor.id_place), params)
+def _insert_one(session: Session, row: Row) -> int:
+    # Each condition that is left out is one less to plan, which is most of what the server does for one row.
+    params, is_ready = _values(session, row), row.job.run_after is None
+    if is_ready:
+        params = params[:-2]
+    if not row.is_new:
+        params = (*params, params[0])
+    template = _INSERT_ONE[row.is_new, is_ready]
+    return session.run(template.replace("{id}", session.vendor.id_place), params)
+
+
+def known_of(session: Session, rows: Sequence[Row]) -> set[str]:
+    """The ids of those rows whose job is here already; no store can know the new ones."""
+    return known_ids(session, [row.job.id for row in rows if not row.is_new])
 
 
 def known_ids(session: Session, ids: Sequence[str]) -> set[str]:
@@ -95,14 +97,20 @@ def known_ids(session: Session, ids: Sequence[str]) -> set[str]:
 
 _INSERT = f"INSERT INTO {JOBS} (id, queue, unique_key, data, status, created_at, priority, run_after)"
 # A time that has passed is no time to wait for: such a row is ready.
-_VALUES = "({id}, %s, %s, %s, 'QUEUED', {order}, %s, CASE WHEN {at} > {now} THEN {at} END)"
-_INSERT_DUE = f"{_INSERT} VALUES {_VALUES} {{ignore}}"
-_INSERT_NEW = _INSERT_DUE.replace("CASE WHEN {at} > {now} THEN {at} END", "NULL")
-_INSERT_ONE = f"""
+_DUE = "CASE WHEN {at} > {now} THEN {at} END"
+_VALUES = f"({{id}}, %s, %s, %s, 'QUEUED', {{order}}, %s, {_DUE})"
+_NEW = f"{_INSERT} VALUES {_VALUES} {{ignore}}"
+_ANY = f"""
 {_INSERT} SELECT {_VALUES[1:-1]}
 WHERE NOT EXISTS (SELECT 1 FROM {RESULTS} WHERE id = {{id}} AND expires_at > {{now}}) ON CONFLICT DO NOTHING
 """
-_INSERT_READY = _INSERT_ONE.replace("CASE WHEN {at} > {now} THEN {at} END", "NULL")
+#: By whether the row's id is new, and whether its job is ready.
+_INSERT_ONE = {
+    (True, False): _NEW,
+    (True, True): _NEW.replace(_DUE, "NULL"),
+    (False, False): _ANY,
+    (False, True): _ANY.replace(_DUE, "NULL"),
+}
 _INSERT_NEW_ARRAYS = f"""
 {_INSERT}
 SELECT v.id, v.queue, v.unique_key, v.data, 'QUEUED', {{base}} + v.place * interval '1 microsecond', v.priority,

@@ -70,7 +70,7 @@ def restore(session: Session, letters: Sequence[DeadLetter]) -> int:
     """Put letters in whose ids the store does not know; returns how many. Inside a transaction."""
     vendor = session.vendor
     ids = {_stored_id(letter.id): letter for letter in letters}
-    known = known_ids(session, list(ids)) if ids else set()
+    known = known_ids(session, list(ids))
     new = [(job_id, letter) for job_id, letter in ids.items() if job_id not in known]
     for place, (job_id, letter) in enumerate(new):
         priority = letter.job.priority if letter.job else 0

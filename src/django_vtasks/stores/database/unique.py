@@ -12,7 +12,7 @@ from ...jobs.errors import CodecError
 from ...jobs.model import Job, UniqueMode
 from ...jobs.uniqueness import debounced
 from ..base import Added, AddStatus
-from .insert import Row, insert_rows, known_ids, payload
+from .insert import Row, insert_rows, known_ids, known_of, payload
 from .names import JOBS, LOCKS, column_text, lock_id
 from .rows import job_of, payload_of
 from .session import Session
@@ -32,7 +32,7 @@ def ends_with_job(job: Job) -> bool:
 
 def add_unique(session: Session, rows: Sequence[Row]) -> list[Added]:
     """Add jobs of which some have a unique key, inside a transaction that the caller has begun."""
-    known = known_ids(session, [row.job.id for row in rows if not row.is_new])
+    known = known_of(session, rows)
     fresh = [row for row in rows if row.job.id not in known]
     first: dict[str, Row] = {}
     for row in fresh:
