@@ -169,6 +169,26 @@ def test_an_id_made_just_now_is_not_looked_for_and_one_added_before_is(client, d
     assert rows(database_alias).count() == 2
 
 
+def test_a_job_that_nothing_can_be_in_the_way_of_is_inserted_by_the_shortest_statement(client, database_alias):
+    with CaptureQueriesContext(connections[database_alias]) as queries:
+        plain = client.add([a_job(id=client.new_id(), priority=7)])
+        client.add([a_job(id=client.new_id(), unique=a_key())])
+        client.add([a_job(id=client.new_id(), run_after=4e9)])
+    inserts = [query["sql"] for query in queries if f"INTO {QueuedTask._meta.db_table}" in query["sql"]]
+    assert ["run_after)" in sql for sql in inserts] == [False, True, True]
+    row = rows(database_alias).get(id=plain[0].job_id)
+    assert (row.status, row.priority, row.unique_key, row.run_after, row.worker_id) == ("QUEUED", 7, None, None, None)
+
+
+def test_an_id_that_was_made_twice_is_refused_and_the_first_job_kept(client, database_alias, monkeypatch):
+    twice = new_id()
+    monkeypatch.setattr("django_vtasks.stores.database.ids.new_id", lambda: twice)
+    client.add([a_job(id=client.new_id(), args=[1])])
+    with pytest.raises(StoreRefused):
+        client.add([a_job(id=client.new_id(), args=[2])])
+    assert client.get(twice).job.args == [1]
+
+
 def test_ids_that_no_job_is_added_with_are_forgotten():
     unused = UnusedIds()
     kept, *_, last = [unused.new() for _ in range(MOST_UNUSED + 1)]

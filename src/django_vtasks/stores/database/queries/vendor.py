@@ -67,12 +67,15 @@ class Vendor:
         return self._cached_parameter_timed(template)
 
     def _server_timed(self, template: str) -> str:
-        for name, text in (("now", self.now), ("base", self.now), ("later", self.later), ("order", self.order)):
-            template = template.replace(f"{{{name}}}", text)
+        for name in ("now", "base", "first"):
+            template = template.replace(f"{{{name}}}", self.now)
+        template = template.replace("{later}", self.later).replace("{order}", self.order)
         return self._worded(template)
 
     def _parameter_timed(self, template: str) -> str:
-        return self._worded(template.replace("{later}", self.at).replace("{order}", self.at))
+        for name in ("later", "order", "first"):
+            template = template.replace(f"{{{name}}}", self.at)
+        return self._worded(template)
 
     def _worded(self, template: str) -> str:
         for name in _WORDS:
