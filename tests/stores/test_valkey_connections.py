@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from django_vtasks.jobs.errors import StoreUnavailable
-from django_vtasks.stores.base import AddStatus
+from django_vtasks.stores.base import Added, AddStatus
 from django_vtasks.stores.valkey import client as driver_module
+from django_vtasks.stores.valkey.client_store import LoopSide
 from django_vtasks.stores.valkey.store import ValkeyClientStore, ValkeyWorkerStore
 from tests.stores.valkey_help import claim, job, options, raw_client, run_all, wanted
 from tests.support.architecture import ROOT
@@ -94,6 +95,20 @@ class TestSharing:
         assert raw.info("commandstats")["cmdstat_evalsha"]["calls"] - before <= 3
         assert connections(raw) <= others + 1
 
+    async def test_many_who_add_again_and_again_take_turns_in_two_halves(self):
+        server = Scripted()
+        side = LoopSide(server, server)
+
+        async def add_five() -> None:
+            for _ in range(5):
+                server.overlaps += server.busy
+                await side.add(["entry"])
+
+        await asyncio.gather(*[add_five() for _ in range(40)])
+        assert sum(server.sizes) == 200
+        assert (server.sizes[0], max(server.sizes)) == (1, 21)
+        assert server.overlaps > 150
+
     async def test_a_shared_call_answers_each_its_own(self, store):
         first = job(unique=a_key("k"))
         answers = await asyncio.gather(
@@ -123,6 +138,26 @@ class TestSharing:
         )
         assert (done.returncode, done.stderr) == (0, "")
         assert raw.llen(QUEUE) == 41
+
+
+class Scripted:
+    """Client and plans of a side at once: notes how many jobs each call has, and lets others have a turn."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.busy = False
+        self.overlaps = 0
+
+    def add(self, entries, _caller):
+        return entries
+
+    async def run(self, plan):
+        self.sizes.append(len(plan))
+        self.busy = True
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self.busy = False
+        return [Added(status=AddStatus.ADDED, job_id="x") for _ in plan]
 
 
 FORKING = """

@@ -29,6 +29,9 @@ def new_name() -> str:
     return os.urandom(16).hex()
 
 
+ENOUGH_FOR_A_CALL = 10
+"""So many who wait are never divided: with fewer jobs in a call, what it costs by itself counts."""
+
 type Answers = list[Added | QueueError]
 type Waiting = tuple[Sequence[Entry], asyncio.Future[list[Added]]]
 
@@ -37,7 +40,8 @@ class LoopSide:
     """What belongs to one event loop: a connection, and the jobs that wait for the call under way to end.
 
     A lone call goes out at once. What is given meanwhile goes out together afterwards, so that many coroutines share
-    few calls without anybody waiting for company.
+    few calls without anybody waiting for company. Many take turns in two halves: while the server has the one, those
+    of the other go on and come with their next job.
     """
 
     def __init__(self, client: AsyncClient, plans: ClientPlans) -> None:
@@ -67,10 +71,13 @@ class LoopSide:
                 self._flusher.add_done_callback(self._flushed)
 
     async def _flush(self) -> None:
-        while batch := self._take():
+        answered = 1
+        while batch := self._take(answered):
             await self._send(batch)
-            # Those who were answered have their turn, so that what they add next goes out together.
-            await asyncio.sleep(0)
+            answered = len(batch)
+            if not self._waiting:
+                # Those who were answered have their turn, so that what they add next goes out together.
+                await asyncio.sleep(0)
         self._busy = False
 
     def _flushed(self, flusher: asyncio.Task[None]) -> None:
@@ -80,12 +87,14 @@ class LoopSide:
             left, self._waiting = self._waiting, []
             _fail(left, _cut_off())
 
-    def _take(self) -> list[Waiting]:
+    def _take(self, answered: int) -> list[Waiting]:
+        """The next to be sent: all that wait, or half of those who are about to wait again together with them."""
         self._waiting = [item for item in self._waiting if not item[1].done()]
+        most = max(ENOUGH_FOR_A_CALL, -(-(len(self._waiting) + answered) // 2))
         size, end = 0, 0
         for entries, _ in self._waiting:
             size += len(entries)
-            if end and size > CHUNK:
+            if end and (size > CHUNK or end == most):
                 break
             end += 1
         taken, self._waiting = self._waiting[:end], self._waiting[end:]
