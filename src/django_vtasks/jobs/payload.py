@@ -108,15 +108,19 @@ def _extension(job: Job) -> dict[str, Any]:
         extension["mode"] = job.unique.mode.value
         extension["window"] = job.unique.window
     if job.starts:
-        extension["starts"] = job.starts
-        extension["failures"] = job.failures
-        extension["attempts"] = [attempt_to_json(attempt) for attempt in job.attempts]
+        extension |= history_to_json(job)
     if job.limit is not None:
         extension["limit"] = _limit_to_json(job.limit)
     scalars = (("result_ttl", job.result_ttl), ("expires_at", job.expires_at), ("retry_of", job.retry_of))
     extension |= {name: value for name, value in scalars if value is not None}
     objects = (("metadata", job.metadata), ("trace", job.trace))
     return extension | {name: values for name, values in objects if values}
+
+
+def history_to_json(job: Job) -> dict[str, Any]:
+    """What is stored of the attempts of a job."""
+    attempts = [attempt_to_json(attempt) for attempt in job.attempts]
+    return {"starts": job.starts, "failures": job.failures, "attempts": attempts}
 
 
 _MODES_OF_OURS = frozenset((UniqueMode.UNTIL_STARTED, UniqueMode.DEBOUNCE))

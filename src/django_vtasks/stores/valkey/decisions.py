@@ -79,7 +79,7 @@ class Writer:
                 found.over.append(item)
             elif decision.result_ttl and self._leaves_only_a_result(item.claim, job):
                 found.kept.append(item)
-                found.records += (self._milliseconds(decision.result_ttl), finished_record(decision))
+                found.records += (self._milliseconds(decision.result_ttl), finished_record(decision, item.claim))
             else:
                 found.others.append(item)
                 found.decisions += self.decision_args(item)
@@ -113,7 +113,7 @@ class Writer:
         if finish.result_ttl:
             milliseconds = self._milliseconds(finish.result_ttl)
             operations += "rp" if claim.lease.token in self.told else "r"
-            args += [job.id, milliseconds, finished_record(finish), job.id, milliseconds]
+            args += [job.id, milliseconds, finished_record(finish, claim), job.id, milliseconds]
         else:
             operations += "x"
             args.append(job.id)
