@@ -13,6 +13,7 @@ from .limits import claim_limited
 from .lowwater import LowWater
 from .names import column_text
 from .oneround import exchange_in_one, is_one_statement
+from .plans import Plans
 from .session import Session
 from .settle import settle
 
@@ -23,19 +24,20 @@ def exchange(
     request: ClaimRequest | None,
     dead_letter_cap: int,
     low_water: LowWater,
+    plans: Plans,
 ) -> tuple[Exchange, set[str]]:
     """What the round brought, and the queues to which it gave jobs back."""
     refilled: set[str] = set()
     evicted = 0
     if session.vendor.has_unnest and is_one_statement(settlements):
-        taken, written = exchange_in_one(session, settlements, request, low_water)
+        taken, written = exchange_in_one(session, settlements, request, low_water, plans)
         refused, waited = written.refused, written.waited
     else:
         with session.atomic():
             settled = settle(session, settlements, dead_letter_cap)
             if settled.refilled:
                 low_water.forget()
-            taken = _take(session, request, low_water) if request else Taken()
+            taken = _take(session, request, low_water, plans) if request else Taken()
         refused, refilled, evicted = frozenset(settled.refused), settled.refilled, settled.evicted
         waited = settled.waited
     notify.from_worker(session, refilled)
@@ -43,20 +45,20 @@ def exchange(
     claims = list(taken.claims)
     if request and taken.limited:
         # In transactions of its own, since these lock the keys of limits in their order.
-        more, again = _claim_on(session, request, taken, low_water)
+        more, again = _claim_on(session, request, taken, low_water, plans)
         claims += more
         refilled = refilled | again
     return Exchange(claims=tuple(claims), refused=refused, evicted=evicted), refilled
 
 
-def _take(session: Session, request: ClaimRequest, low_water: LowWater) -> Taken:
+def _take(session: Session, request: ClaimRequest, low_water: LowWater, plans: Plans) -> Taken:
     if session.vendor.has_unnest:
-        return exchange_in_one(session, (), request, low_water)[0]
+        return exchange_in_one(session, (), request, low_water, plans)[0]
     return claim(session, request)
 
 
 def _claim_on(
-    session: Session, request: ClaimRequest, taken: Taken, low_water: LowWater
+    session: Session, request: ClaimRequest, taken: Taken, low_water: LowWater, plans: Plans
 ) -> tuple[list[Claim], set[str]]:
     """Claim from the queues whose next jobs have limits, and what was left out because they come first; returns the
     queues that must be asked again too."""
@@ -76,7 +78,7 @@ def _claim_on(
         if not scarce or request.limit <= 0 or not request.wants:
             break
         with session.atomic():
-            taken = _take(session, request, low_water)
+            taken = _take(session, request, low_water, plans)
         claims += taken.claims
     return claims, again
 

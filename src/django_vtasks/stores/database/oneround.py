@@ -19,6 +19,7 @@ from ..base import ClaimRequest
 from .claims import IN_ORDER, LEASED, LIMIT_MARK, READY, Taken, is_scarce, new_token, wanted_slots
 from .lowwater import LowWater
 from .names import ALIVE, GROUPS, JOBS, LOCKS, METADATA, PAUSED, RESULTS, lock_id, metadata_key
+from .plans import Plans
 from .queries.arrays import array_of, hexed, packed
 from .rows import claims_of_round, ending_of, round_of
 from .session import Session
@@ -62,7 +63,11 @@ def is_one_statement(settlements: Sequence[Settlement]) -> bool:
 
 
 def exchange_in_one(
-    session: Session, settlements: Sequence[Settlement], request: ClaimRequest | None, low_water: LowWater
+    session: Session,
+    settlements: Sequence[Settlement],
+    request: ClaimRequest | None,
+    low_water: LowWater,
+    plans: Plans,
 ) -> tuple[Taken, Written]:
     """A round of `is_one_statement` settlements and perhaps a claim: what was taken, and what was written."""
     finished = _Finished(settlements)
@@ -73,7 +78,7 @@ def exchange_in_one(
     token = new_token()
     if wanted and request:
         params += _claim_params(request, wanted, low_water, token)
-    rows = session.rows(_statement(finished.parts | _claiming(request if wanted else None)), params)
+    rows = plans.rows(session, _statement(finished.parts | _claiming(request if wanted else None)), params)
     written = finished.written(rows.pop()[0]) if finished.items else Written()
     if not wanted or not request:
         return Taken(), written

@@ -59,6 +59,29 @@ class Session:
         self._cursor.execute(self.moment.sql(template), params)
         return self._cursor.fetchall()  # type: ignore[no-any-return]
 
+    @property
+    def can_prepare(self) -> bool:
+        """Whether statements can be prepared and then executed by name, each in a transaction of its own."""
+        # Only where the driver puts the values into the text: EXECUTE takes no parameters of the protocol.
+        by_server = isinstance(self.moment, ServerMoment) and hasattr(self._cursor, "mogrify")
+        return by_server and self.vendor.prepares and not self._begun and self._begin is not None
+
+    def prepare(self, name: str, template: str) -> None:
+        """Have the server keep a statement under a name."""
+        pieces = self.moment.sql(template).split("%s")
+        numbered = "".join(f"{piece}${number}" for number, piece in enumerate(pieces[:-1], 1)) + pieces[-1]
+        self._cursor.execute(f"PREPARE {name} AS {numbered.replace('%%', '%')}")
+
+    def execute_prepared(self, name: str, params: Sequence[Any]) -> list[Any]:
+        """Run a statement that was prepared; returns its rows."""
+        places = f" {self.vendor.places(params)}" if params else ""
+        self._cursor.execute(f"EXECUTE {name}{places}", params)
+        return self._cursor.fetchall()  # type: ignore[no-any-return]
+
+    def deallocate(self, name: str) -> None:
+        """Have the server forget a statement."""
+        self._cursor.execute(f"DEALLOCATE {name}")
+
     def row(self, template: str, params: Sequence[Any] = ()) -> Any:
         """Run a query; returns its first row or None."""
         rows = self.rows(template, params)

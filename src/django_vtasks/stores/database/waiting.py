@@ -95,6 +95,11 @@ class JobWaiter:
         self._listen_again_at = 0.0
         self._lost()
 
+    @property
+    def hears(self) -> bool:
+        """Whether notifications arrive, so that a session of the server is ours alone."""
+        return self._listener is not None
+
     def connections(self) -> Connections:
         """The connection on which it listens."""
         return Connections(open=int(self._listener is not None), opened=self._listened)

@@ -32,6 +32,7 @@ from .exchange import exchange
 from .listen import Listener
 from .lowwater import LowWater
 from .options import DatabaseOptions
+from .plans import Plans
 from .pulse import pulse
 from .session import NewSession, Session, worker_session
 from .threads import DatabaseThread, RunsWork
@@ -62,6 +63,7 @@ class DatabaseWorkerStore:
         self._vendor = connections[alias].vendor
         self._waiter = JobWaiter(self, self._listeners(alias), LONGEST_AT_SQLITE if self._is_sqlite else LONGEST)
         self._low_water = LowWater()
+        self._plans = Plans()
         self._seen_version: tuple[int, int] | None = None
 
     async def open(self) -> None:
@@ -90,9 +92,11 @@ class DatabaseWorkerStore:
     async def exchange(self, settlements: Sequence[Settlement], request: ClaimRequest | None) -> Exchange:
         """See `WorkerStore.exchange`."""
         began_at = asyncio.get_running_loop().time()
+        cap = self._options.dead_letter_cap
 
         def work(session: Session) -> tuple[Exchange, set[str]]:
-            return exchange(session, settlements, request, self._options.dead_letter_cap, self._low_water)
+            self._plans.kept = self._waiter.hears
+            return exchange(session, settlements, request, cap, self._low_water, self._plans)
 
         found, refilled = await self._run(work, places=len(settlements))
         if request is not None:

@@ -31,6 +31,7 @@ class PostgreSQL(Vendor):
     later = "(statement_timestamp() + make_interval(secs => %s))"
     order = "(statement_timestamp() + %s * interval '1 microsecond')"
     has_unnest = True
+    prepares = is_psycopg3
     id_place = "%s::uuid"
     max_rows = 1000
 

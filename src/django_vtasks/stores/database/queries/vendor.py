@@ -43,6 +43,8 @@ class Vendor:
     order = "%s"
     has_partial_unique = True
     has_unnest = False
+    #: Whether PREPARE keeps a plan.
+    prepares = False
     selects_without_table = True
     #: Whether an index answers for a column that only its condition speaks of.
     reads_partial_indexes_alone = True
