@@ -22,7 +22,7 @@ def freeze_past_the_lease(stage: Stage) -> None:
     workers = stage.start_workers("ada", "bob", "cyd")
     feed = stage.feed(500, long_share=0.3)
     feed.until_accepted(stage.rng.randint(20, 60))
-    long = {stage.enqueue("async", 1.5 * LEASE) for _ in range(9)}
+    long = _enqueue_long(stage)
     until(lambda: long <= stage.ledger.by_job().keys(), "the long jobs to begin")
     frozen = stage.rng.choice([worker for worker in workers if _open(stage, long, worker)])
     frozen.lapsed = True
@@ -46,7 +46,7 @@ def _freeze(stage: Stage, worker: Worker, long: set[str]) -> tuple[set[str], set
     Not while it writes to an SQLite file: who stands still with the lock of that keeps everybody out.
     """
     for _ in range(30):
-        until(lambda: _short(stage, long, worker) and _open(stage, long, worker), "it to run short and long jobs")
+        until(lambda: _runs_both(stage, worker, long), "it to run short and long jobs")
         worker.pause()
         short, running = _short(stage, long, worker), _open(stage, long, worker)
         if short and running and stage.home.takes_writes():
@@ -54,6 +54,18 @@ def _freeze(stage: Stage, worker: Worker, long: set[str]) -> tuple[set[str], set
         worker.resume()
         time.sleep(stage.rng.random() / 10)
     raise Vacuous("the worker was never frozen in the midst of short and long jobs")
+
+
+def _runs_both(stage: Stage, worker: Worker, long: set[str]) -> bool:
+    """Whether it runs short and long jobs; sees to further long ones when those there were are over."""
+    runs = stage.ledger.by_job()
+    if long <= runs.keys() and not any(run.open for job_id in long for run in runs[job_id]):
+        long |= _enqueue_long(stage)
+    return bool(_short(stage, long, worker) and _open(stage, long, worker))
+
+
+def _enqueue_long(stage: Stage) -> set[str]:
+    return {stage.enqueue("async", 1.5 * LEASE) for _ in range(9)}
 
 
 def _short(stage: Stage, long: set[str], worker: Worker) -> set[str]:
