@@ -63,6 +63,10 @@ class Home(ABC):
         """Whether one more process may write at this moment."""
         return True
 
+    def ended_who_stood_still(self) -> bool:
+        """Whether the server ended the session of somebody who did nothing in the midst of a transaction."""
+        return self.server is not None and "idle-in-transaction timeout" in self.server.log_text()
+
     @property
     def port(self) -> int:
         """The server's port."""
