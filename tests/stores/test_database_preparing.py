@@ -87,6 +87,17 @@ def test_one_whose_result_changed_with_a_migration_is_run_as_it_is(session, plan
     assert plans.rows(session, "SELECT a FROM changing", ()) == [("1",)]
 
 
+def test_a_driver_that_binds_on_the_server_is_left_to_its_own_ways(plans, database_alias):
+    connection = connections[database_alias].copy()
+    connection.settings_dict = connection.settings_dict | {"OPTIONS": {"server_side_binding": True}}
+    try:
+        with worker_session(connection, DatabaseOptions(using=database_alias)) as session:
+            assert plans.rows(session, "SELECT %s::int + 1", (1,)) == [(2,)]
+            assert prepared(session) == []
+    finally:
+        connection.close()
+
+
 def test_what_cannot_be_prepared_is_run_as_it_is(session, plans):
     assert len(plans.rows(session, "SHOW server_version", ())) == 1
     assert prepared(session) == []
