@@ -10,7 +10,7 @@ from .session import Session
 
 RENEWED = 30.0
 """Seconds after which a statement is planned anew: a plan for an empty table is none for a full one."""
-SLOW = 0.05
+SLOW = 0.02
 """Seconds after which a plan is suspected of being such a one."""
 
 _numbers = itertools.count(1)
