@@ -98,6 +98,22 @@ def test_a_driver_that_binds_on_the_server_is_left_to_its_own_ways(plans, databa
         connection.close()
 
 
+def test_one_that_is_gone_when_it_is_to_be_made_anew_is_run_as_it_is(session, plans, monkeypatch):
+    plans.rows(session, SUM, (1, 1, ""))
+    session.run("DISCARD ALL")
+    monkeypatch.setattr(module, "RENEWED", -1.0)
+    assert plans.rows(session, SUM, (1, 1, "")) == [(2, "", 3)]
+
+
+def test_giving_up_is_told_in_one_line(session, plans, caplog):
+    caplog.set_level("INFO", logger="django_vtasks.stores.database")
+    for _ in range(2):
+        plans.rows(session, "SHOW server_version", ())
+    [line] = [record.getMessage() for record in caplog.records]
+    assert "until the worker is restarted: syntax error" in line
+    assert "\n" not in line
+
+
 def test_what_cannot_be_prepared_is_run_as_it_is(session, plans):
     assert len(plans.rows(session, "SHOW server_version", ())) == 1
     assert prepared(session) == []

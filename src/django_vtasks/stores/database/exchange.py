@@ -37,7 +37,7 @@ def exchange(
             settled = settle(session, settlements, dead_letter_cap)
             if settled.refilled:
                 low_water.forget()
-            taken = _take(session, request, low_water, plans) if request else Taken()
+            taken = _take(session, request, low_water) if request else Taken()
         refused, refilled, evicted = frozenset(settled.refused), settled.refilled, settled.evicted
         waited = settled.waited
     notify.from_worker(session, refilled)
@@ -45,20 +45,20 @@ def exchange(
     claims = list(taken.claims)
     if request and taken.limited:
         # In transactions of its own, since these lock the keys of limits in their order.
-        more, again = _claim_on(session, request, taken, low_water, plans)
+        more, again = _claim_on(session, request, taken, low_water)
         claims += more
         refilled = refilled | again
     return Exchange(claims=tuple(claims), refused=refused, evicted=evicted), refilled
 
 
-def _take(session: Session, request: ClaimRequest, low_water: LowWater, plans: Plans) -> Taken:
+def _take(session: Session, request: ClaimRequest, low_water: LowWater) -> Taken:
     if session.vendor.has_unnest:
-        return exchange_in_one(session, (), request, low_water, plans)[0]
+        return exchange_in_one(session, (), request, low_water)[0]
     return claim(session, request)
 
 
 def _claim_on(
-    session: Session, request: ClaimRequest, taken: Taken, low_water: LowWater, plans: Plans
+    session: Session, request: ClaimRequest, taken: Taken, low_water: LowWater
 ) -> tuple[list[Claim], set[str]]:
     """Claim from the queues whose next jobs have limits, and what was left out because they come first; returns the
     queues that must be asked again too."""
@@ -78,7 +78,7 @@ def _claim_on(
         if not scarce or request.limit <= 0 or not request.wants:
             break
         with session.atomic():
-            taken = _take(session, request, low_water, plans)
+            taken = _take(session, request, low_water)
         claims += taken.claims
     return claims, again
 

@@ -67,7 +67,7 @@ def exchange_in_one(
     settlements: Sequence[Settlement],
     request: ClaimRequest | None,
     low_water: LowWater,
-    plans: Plans,
+    plans: Plans | None = None,
 ) -> tuple[Taken, Written]:
     """A round of `is_one_statement` settlements and perhaps a claim: what was taken, and what was written."""
     finished = _Finished(settlements)
@@ -78,7 +78,8 @@ def exchange_in_one(
     token = new_token()
     if wanted and request:
         params += _claim_params(request, wanted, low_water, token)
-    rows = plans.rows(session, _statement(finished.parts | _claiming(request if wanted else None)), params)
+    statement = _statement(finished.parts | _claiming(request if wanted else None))
+    rows = plans.rows(session, statement, params) if plans else session.rows(statement, params)
     written = finished.written(rows.pop()[0]) if finished.items else Written()
     if not wanted or not request:
         return Taken(), written

@@ -1,6 +1,6 @@
 """Plans that PostgreSQL keeps for the statements of every round, which take longer to plan than to run."""
 
-import itertools
+import logging
 import os
 import time
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ RENEWED = 30.0
 SLOW = 0.02
 """Seconds after which a plan is suspected of being such a one."""
 
-_numbers = itertools.count(1)
+logger = logging.getLogger("django_vtasks.stores.database")
 
 
 class Plans:
@@ -33,48 +33,38 @@ class Plans:
         """As `session.rows`, with a plan that is kept where that is possible."""
         if not self.kept or not session.can_prepare or template in self._unplannable:
             return session.rows(template, params)
-        name = self._name(session, template)
-        if name is None:
-            return session.rows(template, params)
-        began = time.monotonic()
         try:
+            name = self._name(session, template)
+            began = time.monotonic()
             rows = session.execute_prepared(name, params)
         except Exception as error:
-            if not _is_about_the_plan(error):
+            # The driver's own: Django's stands for it only at the end of a session.
+            if getattr(error, "sqlstate", None) not in _OF_PLANS:
                 raise
-            self._give_up(template)
+            self._names.pop(template, None)
+            self._unplannable.add(template)
+            reason = str(error).partition("\n")[0]
+            logger.info("A statement is planned anew each time from now on, until the worker is restarted: %s", reason)
             return session.rows(template, params)
         if time.monotonic() - began > SLOW:
             self._forget(session, template)
         return rows
 
-    def _name(self, session: Session, template: str) -> str | None:
-        """The name of the statement in this session of the server, None when it cannot be prepared."""
+    def _name(self, session: Session, template: str) -> str:
+        """The name of the statement in this session of the server, where it is prepared if need be."""
         connection = session.connection.connection
         if self._connection is not connection:
             self._connection = connection
             self._names.clear()
-        name, planned_at = self._names.get(template, ("", 0.0))
         now = time.monotonic()
-        if name and now - planned_at > RENEWED:
+        if template in self._names and now - self._names[template][1] > RENEWED:
             self._forget(session, template)
-            name = ""
-        if not name:
+        if template not in self._names:
             # Unlike any other's: a session may have been another process's before.
-            name = f"vtasks_{os.urandom(6).hex()}_{next(_numbers)}"
-            try:
-                session.prepare(name, template)
-            except Exception as error:
-                if not _is_about_the_plan(error):
-                    raise
-                self._give_up(template)
-                return None
+            name = f"vtasks_{os.urandom(8).hex()}"
+            session.prepare(name, template)
             self._names[template] = (name, now)
-        return name
-
-    def _give_up(self, template: str) -> None:
-        self._names.pop(template, None)
-        self._unplannable.add(template)
+        return self._names[template][0]
 
     def _forget(self, session: Session, template: str) -> None:
         session.deallocate(self._names.pop(template)[0])
@@ -82,8 +72,3 @@ class Plans:
 
 #: There is no such statement, it stands for another result by now, or it cannot be prepared (type of a parameter).
 _OF_PLANS = frozenset(("26000", "0A000", "42P18", "42P05", "42601"))
-
-
-def _is_about_the_plan(error: Exception) -> bool:
-    # The driver's own: Django's stands for it only at the end of a session.
-    return getattr(error, "sqlstate", None) in _OF_PLANS

@@ -62,9 +62,10 @@ class Session:
     @property
     def can_prepare(self) -> bool:
         """Whether statements can be prepared and then executed by name, each in a transaction of its own."""
-        # Only where the driver puts the values into the text: EXECUTE takes no parameters of the protocol.
-        by_server = isinstance(self.moment, ServerMoment) and hasattr(self._cursor, "mogrify")
-        return by_server and self.vendor.prepares and not self._begun and self._begin is not None
+        # EXECUTE takes no parameters of the protocol: the driver must put the values into the text.
+        writes_values = self.vendor.prepares and hasattr(self._cursor, "mogrify")
+        outside = self._begin is not None and not self._begun
+        return writes_values and outside and isinstance(self.moment, ServerMoment)
 
     def prepare(self, name: str, template: str) -> None:
         """Have the server keep a statement under a name."""
