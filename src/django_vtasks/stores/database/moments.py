@@ -1,8 +1,8 @@
 """What time it is, as a statement says it: the server's own clock, or a moment given from outside.
 
 Templates of statements name `{now}`, `{later}` (now plus a parameter's seconds), `{order}` (now plus a parameter's
-microseconds, by which jobs of one call keep their order), `{base}` (the start of that order), `{first}` (the same, as
-a parameter where the server does not know it) and `{at}` (a parameter's moment).
+microseconds, by which jobs of one call keep their order), `{base}` (the start of that order) and `{at}` (a
+parameter's moment).
 """
 
 import time
@@ -30,10 +30,6 @@ class Moment(Protocol):
         """The parameter of an `{order}`."""
         ...
 
-    def first(self) -> tuple[Any, ...]:
-        """The parameters of a `{first}`: none or one."""
-        ...
-
 
 class ServerMoment:
     """Now by the server's clock."""
@@ -52,10 +48,6 @@ class ServerMoment:
     def order(self, position: int) -> Any:
         """See `Moment`."""
         return position
-
-    def first(self) -> tuple[Any, ...]:
-        """See `Moment`."""
-        return ()
 
 
 class GivenMoment:
@@ -80,10 +72,6 @@ class GivenMoment:
     def order(self, position: int) -> Any:
         """See `Moment`."""
         return self._vendor.moment(self._first + position * MICROSECOND)
-
-    def first(self) -> tuple[Any, ...]:
-        """See `Moment`."""
-        return (self._vendor.moment(self._first),)
 
 
 def host_moment(vendor: Vendor) -> GivenMoment:

@@ -69,15 +69,12 @@ class Vendor:
         return self._cached_parameter_timed(template)
 
     def _server_timed(self, template: str) -> str:
-        for name in ("now", "base", "first"):
-            template = template.replace(f"{{{name}}}", self.now)
-        template = template.replace("{later}", self.later).replace("{order}", self.order)
+        for name, text in (("now", self.now), ("base", self.now), ("later", self.later), ("order", self.order)):
+            template = template.replace(f"{{{name}}}", text)
         return self._worded(template)
 
     def _parameter_timed(self, template: str) -> str:
-        for name in ("later", "order", "first"):
-            template = template.replace(f"{{{name}}}", self.at)
-        return self._worded(template)
+        return self._worded(template.replace("{later}", self.at).replace("{order}", self.at))
 
     def _worded(self, template: str) -> str:
         for name in _WORDS:
