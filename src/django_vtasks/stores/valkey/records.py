@@ -46,7 +46,7 @@ def _record(job: Job, ended: Mapping[str, Any]) -> bytes:
 def _appended(job: Job, claim: Claim, ended: Mapping[str, Any]) -> bytes | None:
     """The record of a job that ended in its first attempt: the payload as it came and what is new. None for others.
 
-    To write the payload anew costs three times as much.
+    To write the payload anew is a twentieth of all that a worker computes for a job that does nothing.
     """
     raw, before = claim.raw, claim.job
     if before is None or before.extra or job.metadata or b'"ext"' in raw or not raw.startswith(b"{"):
