@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 
 from django_vtasks.jobs import payload as payloads
 from django_vtasks.jobs import zstd
-from django_vtasks.jobs.codec import MARKER, decode, encode, from_payload, pack, to_payload, unpack
+from django_vtasks.jobs.codec import (
+    MARKER,
+    decode,
+    encode,
+    from_payload,
+    pack,
+    squeeze,
+    squeeze_if_possible,
+    to_payload,
+    unpack,
+)
 from django_vtasks.jobs.errors import CodecError
 from django_vtasks.jobs.limits import JobLimit
 from django_vtasks.jobs.model import Attempt, Failure, Job, OutcomeKind, Unique, UniqueMode
@@ -81,6 +91,26 @@ class TestEncode:
         assert (len(at), at[:1]) == (1024, b"{")
         assert above.startswith(MARKER)
         assert decode(above).args == ["x" * (room + 1)]
+
+    def test_a_small_payload_loads_no_zstd_to_learn_whether_there_is_any(self, monkeypatch):
+        def loading():
+            raise AssertionError("a provider of zstd was looked for")
+
+        monkeypatch.setattr(zstd, "_provider", loading)
+        small = pack({"x": "a" * 900})
+        assert squeeze_if_possible(small) == small
+        with pytest.raises(AssertionError):
+            squeeze_if_possible(small * 2)
+
+    def test_a_large_payload_stays_as_it_is_where_no_zstd_is_installed(self, monkeypatch):
+        large = pack({"x": "a" * 2000}, compress=False)
+        assert squeeze_if_possible(large) == squeeze(large)
+
+        def without():
+            raise CodecError("none here")
+
+        monkeypatch.setattr(zstd, "_provider", without)
+        assert squeeze_if_possible(large) == large
 
     def test_compression_can_be_left_out(self):
         assert encode(a_job(args=["x" * 5000]), compress=False)[:1] == b"{"

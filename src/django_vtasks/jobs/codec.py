@@ -7,7 +7,17 @@ empty. Fields unknown here are kept in `Job.extra` and written back. `id` is alw
 
 from .letters import decode_letter, encode_letter
 from .model import Job
-from .payload import COMPRESS_THRESHOLD, MARKER, from_payload, history_to_json, pack, squeeze, to_payload, unpack
+from .payload import (
+    COMPRESS_THRESHOLD,
+    MARKER,
+    from_payload,
+    history_to_json,
+    pack,
+    squeeze,
+    squeeze_if_possible,
+    to_payload,
+    unpack,
+)
 
 __all__ = [
     "COMPRESS_THRESHOLD",
@@ -20,6 +30,7 @@ __all__ = [
     "history_to_json",
     "pack",
     "squeeze",
+    "squeeze_if_possible",
     "to_payload",
     "unpack",
 ]

@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...jobs import zstd
 from ...jobs.assembling import assembler
-from ...jobs.codec import encode
+from ...jobs.codec import encode, squeeze_if_possible
 from ...jobs.errors import StoreRefused
 from ...jobs.model import Job, UniqueMode
 from .ids import UnusedIds, canonical
@@ -31,7 +30,8 @@ assemble_row = assembler(Row)
 
 def payload(job: Job) -> bytes:
     """The bytes of a job; the database needs no compression, so it is used where there is some. Raises CodecError."""
-    return encode(job, compress=zstd.available())
+    data = encode(job, compress=False)
+    return squeeze_if_possible(data) if job.limit is None else data
 
 
 def rows_of(jobs: Sequence[Job], unused: UnusedIds | None = None) -> list[Row]:

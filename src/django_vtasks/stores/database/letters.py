@@ -6,8 +6,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from ...jobs import zstd
-from ...jobs.codec import encode_letter
+from ...jobs.codec import encode_letter, squeeze_if_possible
 from ...jobs.errors import CodecError
 from ...jobs.model import DeadLetter, JobState
 from .ids import canonical
@@ -57,13 +56,12 @@ def listed(letter: DeadLetter) -> tuple[str, str, str]:
 
 def letter_bytes(letter: DeadLetter) -> bytes:
     """The bytes of a letter; parts that are not JSON are written out or, at worst, the job is kept as it came."""
-    compress = zstd.available()
     try:
-        return encode_letter(letter, compress=compress)
+        return squeeze_if_possible(encode_letter(letter, compress=False))
     except CodecError:
         failure = letter.failure
         clean = replace(failure, message=cleaned(failure.message), traceback=cleaned(failure.traceback))
-        return encode_letter(replace(letter, job=None, failure=clean), compress=compress)
+        return squeeze_if_possible(encode_letter(replace(letter, job=None, failure=clean), compress=False))
 
 
 def restore(session: Session, letters: Sequence[DeadLetter]) -> int:

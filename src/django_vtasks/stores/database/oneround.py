@@ -10,13 +10,12 @@ from enum import Flag, auto
 from functools import cache
 from typing import Any
 
-from ...jobs import zstd
-from ...jobs.codec import encode
 from ...jobs.errors import CodecError
 from ...jobs.model import Claim, JobState
 from ...jobs.transitions import Finish, Settlement
 from ..base import ClaimRequest
 from .claims import IN_ORDER, LEASED, LIMIT_MARK, READY, Taken, is_scarce, new_token, wanted_slots
+from .insert import payload
 from .lowwater import LowWater
 from .names import ALIVE, GROUPS, JOBS, LOCKS, METADATA, PAUSED, RESULTS, lock_id, metadata_key
 from .plans import Plans
@@ -174,7 +173,7 @@ def stored_result(claim: Claim, decision: Finish) -> tuple[bytes | None, str | N
     if ending is not None:
         return None, ending
     try:
-        return encode(decision.job, compress=zstd.available()), None
+        return payload(decision.job), None
     except CodecError:
         return None, None
 
