@@ -36,7 +36,9 @@ def session(database_alias: str) -> Iterator[Session]:
 
 
 @pytest.fixture
-def plans() -> Plans:
+def plans(monkeypatch) -> Plans:
+    """Plans of a worker that is busy."""
+    monkeypatch.setattr(module, "AGAIN", float("inf"))
     plans = Plans()
     plans.kept = True
     return plans
@@ -71,20 +73,35 @@ def test_it_is_not_prepared(session, plans, database_alias, why):
     assert prepared(session) == []
 
 
-def test_one_that_somebody_threw_away_is_run_as_it_is(session, plans):
+def test_one_that_somebody_threw_away_is_run_as_it_is_and_then_made_anew(session, plans):
     plans.rows(session, SUM, (1, 1, ""))
     session.run("DISCARD ALL")
+    assert plans.rows(session, SUM, (1, 1, "")) == [(2, "", 3)]
+    assert prepared(session) == []
     for _ in range(2):
         assert plans.rows(session, SUM, (1, 1, "")) == [(2, "", 3)]
+    assert [count for _, count in prepared(session)] == [2]
+
+
+def test_one_that_is_thrown_away_again_and_again_is_given_up(session, plans, caplog):
+    """As by a pooler that cleans the session after each transaction."""
+    caplog.set_level("INFO", logger="django_vtasks.stores.database")
+    for _ in range(10):
+        assert plans.rows(session, SUM, (1, 1, "")) == [(2, "", 3)]
+        session.run("DISCARD ALL")
+    assert plans.rows(session, SUM, (1, 1, "")) == [(2, "", 3)]
     assert prepared(session) == []
+    assert len(caplog.records) == 1
 
 
-def test_one_whose_result_changed_with_a_migration_is_run_as_it_is(session, plans):
+def test_one_whose_result_changed_with_a_migration_is_made_anew(session, plans):
     session.run("CREATE TEMPORARY TABLE changing (a int)")
     session.run("INSERT INTO changing VALUES (1)")
     assert plans.rows(session, "SELECT a FROM changing", ()) == [(1,)]
     session.run("ALTER TABLE changing ALTER COLUMN a TYPE text")
-    assert plans.rows(session, "SELECT a FROM changing", ()) == [("1",)]
+    for _ in range(2):
+        assert plans.rows(session, "SELECT a FROM changing", ()) == [("1",)]
+    assert any("changing" in text for (text,) in session.rows("SELECT statement FROM pg_prepared_statements"))
 
 
 def test_a_driver_that_binds_on_the_server_is_left_to_its_own_ways(plans, database_alias):
@@ -103,6 +120,9 @@ def test_one_that_is_gone_when_it_is_to_be_made_anew_is_run_as_it_is(session, pl
     session.run("DISCARD ALL")
     monkeypatch.setattr(module, "RENEWED", -1.0)
     assert plans.rows(session, SUM, (1, 1, "")) == [(2, "", 3)]
+    monkeypatch.undo()
+    assert plans.rows(session, SUM, (1, 1, "")) == [(2, "", 3)]
+    assert [count for _, count in prepared(session)] == [1]
 
 
 def test_giving_up_is_told_in_one_line(session, plans, caplog):
@@ -147,8 +167,24 @@ def test_an_old_or_slow_plan_is_made_anew(session, plans, monkeypatch, limit, se
     assert len(prepared(session)) <= 1
 
 
-async def test_a_worker_that_hears_executes_its_rounds_by_name(database_alias):
+def test_what_runs_seldom_is_not_prepared(session, monkeypatch):
+    """The first job after a pause must not wait for a plan, nor an idle server make one."""
+    monkeypatch.setattr(module, "AGAIN", 10.0)
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    plans = Plans()
+    plans.kept = True
+    executions = []
+    for pause in (0, 11, 9, 21, 9, 11, 5):
+        now[0] += pause
+        assert plans.rows(session, SUM, (1, 1, "")) == [(2, "", 3)]
+        executions.append([count for _, count in prepared(session)])
+    assert executions == [[], [], [1], [2], [3], [3], [1]]
+
+
+async def test_a_worker_that_hears_executes_its_rounds_by_name(database_alias, monkeypatch):
     """Every form of the statement: alone or with what ended, with results, with keys, with slots that are scarce."""
+    monkeypatch.setattr(module, "AGAIN", float("inf"))
     store = DatabaseWorkerStore(DatabaseOptions(using=database_alias))
     try:
         await asyncio.to_thread(store.extend, "alpha", 600)
@@ -164,6 +200,10 @@ async def test_a_worker_that_hears_executes_its_rounds_by_name(database_alias):
             claims = found.claims
             seen.append((len(claims), await asyncio.to_thread(_last_statements, database_alias)))
         await store.exchange([settled(c, Succeeded(value=b"1"), policy, time.time()) for c in claims], None)
+        rounds = await asyncio.to_thread(_last_statements, database_alias)
+        assert not await store.look(["default"])
+        [look] = await asyncio.to_thread(_last_statements, database_alias)
+        assert look not in rounds
     finally:
         await store.close()
     assert [count for count, _ in seen] == [4, 1, 2, 2, 2]

@@ -8,6 +8,7 @@ from typing import Any
 from ...jobs.model import Claim
 from ..base import ClaimRequest
 from .names import ALIVE, GROUPS, JOBS, METADATA, PAUSED, column_text, metadata_key
+from .plans import Plans
 from .queries.arrays import array_of, packed
 from .rows import claims_of_round, payload_of
 from .session import Session
@@ -72,11 +73,12 @@ def claim(session: Session, request: ClaimRequest) -> Taken:
     return Taken(claims=tuple(claims), limited=tuple(queue for queue in queues if queue in limited), now=now)
 
 
-def is_ready(session: Session, queues: Sequence[str]) -> bool:
+def is_ready(session: Session, queues: Sequence[str], plans: Plans | None = None) -> bool:
     """Whether a job is ready in one of the queues that are not paused."""
     keys = {metadata_key(PAUSED, queue): queue for queue in queues}
     if session.vendor.has_unnest:
-        return session.row(_IS_READY, (packed(keys.values()), packed(keys))) is not None
+        params = (packed(keys.values()), packed(keys))
+        return bool(plans.rows(session, _IS_READY, params) if plans else session.rows(_IS_READY, params))
     if not keys:
         return False
     places = session.vendor.places(keys)

@@ -3,15 +3,22 @@
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from .session import Session
 
+AGAIN = 2.0
+"""Seconds within which a statement must come again to be worth a plan: an idle worker makes none."""
 RENEWED = 30.0
 """Seconds after which a statement is planned anew: a plan for an empty table is none for a full one."""
+MOST_LOSSES = 3
+"""How often a plan that was kept may be lost, as to a migration, before its statement is planned each time."""
 SLOW = 0.02
 """Seconds after which a plan is suspected of being such a one."""
+
+_NEVER = float("-inf")
 
 logger = logging.getLogger("django_vtasks.stores.database")
 
@@ -27,6 +34,8 @@ class Plans:
         self.kept = False
         self._connection: Any = None
         self._names: dict[str, tuple[str, float]] = {}
+        self._last_run: dict[str, float] = {}
+        self._losses: Counter[str] = Counter()
         self._unplannable: set[str] = set()
 
     def rows(self, session: Session, template: str, params: Sequence[Any]) -> list[Any]:
@@ -35,40 +44,54 @@ class Plans:
             return session.rows(template, params)
         try:
             name = self._name(session, template)
-            began = time.monotonic()
-            rows = session.execute_prepared(name, params)
+            if name:
+                return self._executed(session, template, name, params)
         except Exception as error:
             # The driver's own: Django's stands for it only at the end of a session.
-            if getattr(error, "sqlstate", None) not in _OF_PLANS:
+            state = getattr(error, "sqlstate", None)
+            if state not in _LOST | _UNPLANNABLE:
                 raise
             self._names.pop(template, None)
-            self._unplannable.add(template)
-            reason = str(error).partition("\n")[0]
-            logger.info("A statement is planned anew each time from now on, until the worker is restarted: %s", reason)
-            return session.rows(template, params)
-        if time.monotonic() - began > SLOW:
-            self._forget(session, template)
-        return rows
+            self._losses[template] += 1
+            if state in _UNPLANNABLE or self._losses[template] >= MOST_LOSSES:
+                self._give_up(template, error)
+        return session.rows(template, params)
 
-    def _name(self, session: Session, template: str) -> str:
-        """The name of the statement in this session of the server, where it is prepared if need be."""
+    def _name(self, session: Session, template: str) -> str | None:
+        """The name of the statement in this session of the server, where it is prepared if that is worth it."""
         connection = session.connection.connection
         if self._connection is not connection:
             self._connection = connection
             self._names.clear()
         now = time.monotonic()
-        if template in self._names and now - self._names[template][1] > RENEWED:
-            self._forget(session, template)
-        if template not in self._names:
-            # Unlike any other's: a session may have been another process's before.
-            name = f"vtasks_{os.urandom(8).hex()}"
-            session.prepare(name, template)
-            self._names[template] = (name, now)
-        return self._names[template][0]
+        last_run, self._last_run[template] = self._last_run.get(template, _NEVER), now
+        name, made_at = self._names.get(template, ("", _NEVER))
+        if now - made_at <= RENEWED:
+            return name
+        if now - last_run > AGAIN:
+            return None
+        if name:
+            session.deallocate(self._names.pop(template)[0])
+        # Unlike any other's: a session may have been another process's before.
+        name = f"vtasks_{os.urandom(8).hex()}"
+        session.prepare(name, template)
+        self._names[template] = (name, now)
+        return name
 
-    def _forget(self, session: Session, template: str) -> None:
-        session.deallocate(self._names.pop(template)[0])
+    def _executed(self, session: Session, template: str, name: str, params: Sequence[Any]) -> list[Any]:
+        began = time.monotonic()
+        rows = session.execute_prepared(name, params)
+        if time.monotonic() - began > SLOW:
+            self._names[template] = (name, _NEVER)
+        return rows
+
+    def _give_up(self, template: str, error: Exception) -> None:
+        self._unplannable.add(template)
+        reason = str(error).partition("\n")[0]
+        logger.info("A statement is planned anew each time from now on, until the worker is restarted: %s", reason)
 
 
-#: There is no such statement, it stands for another result by now, or it cannot be prepared (type of a parameter).
-_OF_PLANS = frozenset(("26000", "0A000", "42P18", "42P05", "42601"))
+#: There is no such statement, or it stands for another result by now.
+_LOST = frozenset(("26000", "0A000"))
+#: It cannot be prepared: the type of a parameter, the name, the syntax.
+_UNPLANNABLE = frozenset(("42P18", "42P05", "42601"))

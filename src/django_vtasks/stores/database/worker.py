@@ -227,7 +227,8 @@ class DatabaseWorkerStore:
                 return False
             self._seen_version = None if (found := is_ready(session, queues)) else version
             return found
-        return is_ready(session, queues)
+        self._plans.kept = self._waiter.hears
+        return is_ready(session, queues, self._plans)
 
     def _run_lease[T](self, work: Callable[[Session], T], timeout: float) -> T:
         return self._lease_thread.call_blocking(self._in_session(work, 1), timeout)
