@@ -88,19 +88,20 @@ if not expiry or tonumber(expiry) <= tonumber(now) then
   return { now, refused, evicted, {}, {} }
 end
 
-local paused = {}
-for _, queue in ipairs(call('SMEMBERS', P .. 'paused')) do
-  paused[queue] = true
-end
-local wanted, lists, indexes = position, {}, { P .. 'limited' }
+local wanted, lists, indexes = position, {}, {}
 for i = 1, queues do
   local queue = ARGV[wanted + 2 * i - 1]
   lists[i] = P .. 'q:' .. queue
-  indexes[i + 1] = P .. 'prio:' .. queue
+  indexes[i] = P .. 'prio:' .. queue
 end
-local special = call('EXISTS', unpack(indexes)) > 0
-local limited = special and call('EXISTS', P .. 'limited') == 1
-table.remove(indexes, 1)
+local paused, limited = {}, false
+local special = call('EXISTS', P .. 'paused', P .. 'limited', unpack(indexes)) > 0
+if special then
+  limited = call('EXISTS', P .. 'limited') == 1
+  for _, queue in ipairs(call('SMEMBERS', P .. 'paused')) do
+    paused[queue] = true
+  end
+end
 local fields, payloads, heads, count = {}, {}, {}, 0
 
 local function unusual_field(payload)
@@ -286,6 +287,9 @@ while i <= queues and left > 0 do
 end
 if count == 0 then
   return { now, refused, evicted, {}, {} }
+end
+if count == 1 and fields[1] ~= '' and call('HSETNX', inflight, fields[1], heads[1] .. payloads[1]) == 1 then
+  return { now, refused, evicted, counts, { fields[1], payloads[1] } }
 end
 
 local taken, seen, entries, claims = call('HMGET', inflight, unpack(fields)), {}, {}, {}
