@@ -16,6 +16,7 @@ _COUNTED = {
     "leased": "status = 'PROCESSING'",
     "dead": "status = 'FAILED'",
 }
+_READY = ("limit_group IS NULL", "limit_group IS NOT NULL")
 
 type Counts = defaultdict[str, dict[str, Any]]
 
@@ -23,33 +24,39 @@ type Counts = defaultdict[str, dict[str, Any]]
 def counts(session: Session) -> list[QueueCounts]:
     """Every queue that has jobs or is paused, by name."""
     queues: Counts = defaultdict(dict)
-    # On SQLite not in the order of queues, which would make it prefer an index without all that is needed.
-    by_queue = "queue" if session.vendor.reads_partial_indexes_alone else "+queue"
-    for name, condition in _COUNTED.items():
-        rows = session.rows(f"SELECT queue, COUNT(*) FROM {JOBS} WHERE {condition} GROUP BY {by_queue}")
-        for queue, number in rows:
-            queues[queue][name] = number
-    count_ready = _ready_from_one_index if session.vendor.reads_partial_indexes_alone else _ready_from_the_rest
-    count_ready(session, queues)
     for queue in paused(session):
         queues[queue]["paused"] = True
+    count = _count_from_indexes if session.vendor.reads_partial_indexes_alone else _count_ready_as_the_rest
+    count(session, queues)
     return [QueueCounts(queue=queue, **queues[queue]) for queue in sorted(queues)]
 
 
-def _ready_from_one_index(session: Session, queues: Counts) -> None:
+def _count_from_indexes(session: Session, queues: Counts) -> None:
+    """All in one statement, each part of it from one index."""
     oldest = session.vendor.epoch_column("MIN(created_at)")
-    for limited in ("IS NULL", "IS NOT NULL"):
-        rows = session.rows(
-            f"SELECT queue, COUNT(*), {oldest} FROM {JOBS}"
-            f" WHERE status = 'QUEUED' AND run_after IS NULL AND limit_group {limited} GROUP BY queue"
-        )
-        for queue, number, at in rows:
-            queues[queue]["ready"] = queues[queue].get("ready", 0) + number
+    # First those that say when, of which the others learn the type of that column.
+    parts = [
+        f"SELECT 'ready', queue, COUNT(*), {oldest} FROM {JOBS}"
+        f" WHERE status = 'QUEUED' AND run_after IS NULL AND {limited} GROUP BY queue"
+        for limited in _READY
+    ]
+    parts += [
+        f"SELECT '{name}', queue, COUNT(*), NULL FROM {JOBS} WHERE {condition} GROUP BY queue"
+        for name, condition in _COUNTED.items()
+    ]
+    for name, queue, number, at in session.rows(" UNION ALL ".join(parts)):
+        queues[queue][name] = queues[queue].get(name, 0) + number
+        if name == "ready":
             _note_oldest(queues[queue], session.vendor.epoch_out(at))
 
 
-def _ready_from_the_rest(session: Session, queues: Counts) -> None:
+def _count_ready_as_the_rest(session: Session, queues: Counts) -> None:
     """Ready is what waits and is not scheduled; the oldest is the first of one of the priorities."""
+    for name, condition in _COUNTED.items():
+        # Not in the order of queues, which would make SQLite prefer an index without all that is needed.
+        rows = session.rows(f"SELECT queue, COUNT(*) FROM {JOBS} WHERE {condition} GROUP BY +queue")
+        for queue, number in rows:
+            queues[queue][name] = number
     for queue, waiting in session.rows(f"SELECT queue, COUNT(*) FROM {JOBS} WHERE status = 'QUEUED' GROUP BY queue"):
         ready = max(0, waiting - queues[queue].get("scheduled", 0))
         if ready:

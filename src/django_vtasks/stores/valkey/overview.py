@@ -16,6 +16,11 @@ from .keys import RESERVED_QUEUE, Keys, pattern
 from .listing import PIECE, Ask
 from .requests import Command, Part, Plan, call
 
+ASKED_AT_ONCE = 50
+"""Queues that one question is about."""
+
+_WAITING = ("q", "prio", "lim", "sched", "schedh")
+
 SCANNED = 50_000
 """Up to so many keys in the database they are all looked at for queues that only foreign producers know."""
 
@@ -28,7 +33,7 @@ def queue_names(keys: Keys, *, thorough: bool) -> Plan[list[str]]:
     names = {name.decode() for name in (yield Command(("SMEMBERS", keys.named("queues"))))}
     names |= {name.decode() for name in (yield Command(("SMEMBERS", keys.named("paused"))))}
     if thorough and (yield Command(("DBSIZE",))) <= SCANNED:
-        for kind in ("q", "sched", "schedh", "prio", "lim"):
+        for kind in _WAITING:
             start = keys.named(f"{kind}:")
             names |= {key.decode().removeprefix(start) for key in (yield from scan(start))}
     return sorted(names - {RESERVED_QUEUE})
@@ -46,7 +51,7 @@ def scan(start: str) -> Plan[list[bytes]]:
 
 def counts(keys: Keys, now: Part, *, thorough: bool) -> Plan[list[QueueCounts]]:
     """Every queue that has jobs or is paused, of those that `queue_names` finds."""
-    names = yield from queue_names(keys, thorough=thorough)
+    names = yield from _with_jobs(keys, (yield from queue_names(keys, thorough=thorough)))
     paused = {name.decode() for name in (yield Command(("SMEMBERS", keys.named("paused"))))}
     ready, oldest = yield from _ready(names, now)
     leased = {queue.decode(): count for queue, count in batched((yield call("leased", now)), 2)}
@@ -65,14 +70,26 @@ def counts(keys: Keys, now: Part, *, thorough: bool) -> Plan[list[QueueCounts]]:
             oldest_ready_at=oldest.get(queue),
             paused=queue in paused,
         )
-        for queue in sorted({*names, *leased, *dead})
+        for queue in sorted({*names, *leased, *dead, *paused})
     ]
     return [item for item in found if item.ready or item.scheduled or item.leased or item.dead or item.paused]
+
+
+def _with_jobs(keys: Keys, names: Sequence[str]) -> Plan[list[str]]:
+    """The queues without those that have no waiting job: what is idle is asked for all at once."""
+    found: list[str] = []
+    for some in batched(names, ASKED_AT_ONCE):
+        places = [keys.named(f"{kind}:{name}") for name in some for kind in _WAITING]
+        if (yield Command(("EXISTS", *places))):
+            found += some
+    return found
 
 
 def _ready(names: Sequence[str], now: Part) -> Plan[tuple[Counter[str], dict[str, float]]]:
     ready: Counter[str] = Counter()
     oldest: dict[str, float] = {}
+    if not names:
+        return ready, oldest
     told = yield call("lines", now, len(names), *names)
     lines = [(*line, ("LINDEX", line[1], -1)) for line in batched(told, 3)]
     parked = batched((yield call("parked", now, len(names), *names)), 3)

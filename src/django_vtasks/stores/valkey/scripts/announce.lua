@@ -8,6 +8,6 @@ local now, owner, worker, milliseconds, description = clock(), arg(), arg(), arg
 insist()
 call('HSET', P .. 'workers', owner, now .. '\n' .. description)
 call('SET', P .. 'alive:' .. worker, worker, 'PX', milliseconds)
-for _ = 1, number() do
-  call('SADD', P .. 'queues', arg())
+if number() > 0 then
+  call('SADD', P .. 'queues', unpack(ARGV, position + 1))
 end
