@@ -140,6 +140,17 @@ async def test_a_look_at_idle_queues_costs_no_more_for_many_of_them(clean_valkey
     assert await cost(["one"]) == await cost([f"queue {number}" for number in range(40)]) <= 12
 
 
+@pytest.mark.parametrize("paused", ["none", "some other"])
+async def test_a_claim_passes_over_empty_queues_at_once(worker, raw, paused):
+    queues = [f"queue {number}" for number in range(100)]
+    if paused != "none":
+        raw.sadd(f"{P}paused", paused)
+    await claim(worker, *queues)  # takes a lease
+    before = raw.info("commandstats")
+    assert (await claim(worker, *queues)).claims == ()
+    assert commands_since(raw, before) <= 20
+
+
 def commands_since(raw, before) -> int:
     """How many commands the server has carried out since, those inside scripts too, but not the questions."""
     after = raw.info("commandstats")

@@ -94,10 +94,11 @@ for i = 1, queues do
   lists[i] = P .. 'q:' .. queue
   indexes[i] = P .. 'prio:' .. queue
 end
-local paused, limited = {}, false
-local special = call('EXISTS', P .. 'paused', P .. 'limited', unpack(indexes)) > 0
-if special then
+-- Most stores have none of these.
+local paused, special, limited = {}, false, false
+if call('EXISTS', P .. 'paused', P .. 'limited', unpack(indexes)) > 0 then
   limited = call('EXISTS', P .. 'limited') == 1
+  special = limited or call('EXISTS', unpack(indexes)) > 0
   for _, queue in ipairs(call('SMEMBERS', P .. 'paused')) do
     paused[queue] = true
   end
