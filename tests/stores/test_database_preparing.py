@@ -18,6 +18,8 @@ from django_vtasks.stores.database import plans as module
 from django_vtasks.stores.database.plans import Plans
 from django_vtasks.stores.database.session import Session, worker_session
 from django_vtasks.stores.database.store import DatabaseClientStore, DatabaseOptions, DatabaseWorkerStore
+from django_vtasks.stores.database.waiting import SAFETY
+from django_vtasks.worker.watch import WAIT
 from tests.support.builders import a_job, a_key, settled
 
 pytestmark = [
@@ -48,6 +50,10 @@ def prepared(session: Session) -> list[tuple[str, int]]:
     """Names of what the server keeps, and how often each was executed."""
     rows = session.rows("SELECT name, generic_plans + custom_plans FROM pg_prepared_statements ORDER BY name")
     return [(name, count) for name, count in rows]
+
+
+def names(session: Session) -> list[str]:
+    return [name for name, _ in prepared(session)]
 
 
 def test_a_statement_is_prepared_once_and_executed_again_and_again(session, plans):
@@ -156,19 +162,42 @@ def test_a_new_connection_has_its_own(session, plans, database_alias):
         assert [count for _, count in prepared(other)] == [1]
 
 
-@pytest.mark.parametrize(("limit", "seconds"), [("RENEWED", -1.0), ("SLOW", -1.0)])
-def test_an_old_or_slow_plan_is_made_anew(session, plans, monkeypatch, limit, seconds):
+def test_an_old_plan_is_made_anew(session, plans, monkeypatch):
     plans.rows(session, SUM, (1, 1, ""))
-    before = prepared(session)
-    monkeypatch.setattr(module, limit, seconds)
+    before = names(session)
+    monkeypatch.setattr(module, "RENEWED", -1.0)
+    assert plans.rows(session, SUM, (1, 1, "")) == [(2, "", 3)]
+    assert len(names(session)) == 1
+    assert names(session) != before
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_kept"),
+    [((0.001, 0.015), True), ((0.001, 0.03), False), ((0.03, 0.08), True), ((0.03, 0.1), False)],
+)
+def test_a_plan_that_became_slow_is_made_anew(session, plans, monkeypatch, seconds, is_kept):
+    """Not one whose server is far away: that is slow from the beginning."""
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    execute = session.execute_prepared
+    took = iter((*seconds, 0.001))
+
+    def late(*args):
+        now[0] += next(took)
+        return execute(*args)
+
+    monkeypatch.setattr(session, "execute_prepared", late)
+    plans.rows(session, SUM, (1, 1, ""))
+    before = names(session)
     for _ in range(2):
         assert plans.rows(session, SUM, (1, 1, "")) == [(2, "", 3)]
-    assert prepared(session) != before
-    assert len(prepared(session)) <= 1
+    assert len(names(session)) == 1
+    assert (names(session) == before) is is_kept
 
 
 def test_what_runs_seldom_is_not_prepared(session, monkeypatch):
     """The first job after a pause must not wait for a plan, nor an idle server make one."""
+    assert min(WAIT, SAFETY) > module.AGAIN
     monkeypatch.setattr(module, "AGAIN", 10.0)
     now = [1000.0]
     monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
@@ -204,6 +233,9 @@ async def test_a_worker_that_hears_executes_its_rounds_by_name(database_alias, m
         assert not await store.look(["default"])
         [look] = await asyncio.to_thread(_last_statements, database_alias)
         assert look not in rounds
+        store._waiter.distrust()
+        assert not await store.look(["default"])
+        assert not any("EXECUTE" in text for text in await asyncio.to_thread(_last_statements, database_alias))
     finally:
         await store.close()
     assert [count for count, _ in seen] == [4, 1, 2, 2, 2]
