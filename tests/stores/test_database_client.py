@@ -14,6 +14,7 @@ from django.test.utils import CaptureQueriesContext, override_settings
 
 from django_vtasks.db.models import JobResult, QueuedTask, UniqueLock
 from django_vtasks.jobs.errors import CodecError, StoreRefused, StoreUnavailable
+from django_vtasks.jobs.limits import JobLimit
 from django_vtasks.jobs.model import JobState, UniqueMode
 from django_vtasks.stores.base import AddStatus, CancelStatus, ClaimRequest, JobFilter, Want
 from django_vtasks.stores.database.ids import MOST_UNUSED, UnusedIds, new_id
@@ -199,6 +200,14 @@ def test_ids_grow_and_are_canonical_uuids():
     ids = [new_id() for _ in range(5000)]
     assert ids == sorted(set(ids))
     assert all(len(job_id) == 36 and job_id[14] == "7" for job_id in ids)
+
+
+@pytest.mark.parametrize(("limit", "mark"), [(None, b"zstd:"), (JobLimit(concurrency_key="k", count=1), b"{")])
+def test_a_large_job_is_compressed_unless_it_has_a_limit(client, database_alias, limit, mark):
+    """What limits there are is looked for in the bytes."""
+    [added] = client.add([a_job(id=client.new_id(), args=["x" * 5000], limit=limit)])
+    stored = QueuedTask.objects.using(database_alias).get(id=added.job_id)
+    assert bytes(stored.data).startswith(mark)
 
 
 # -- what no column holds ---------------------------------------------------------------------------------------------

@@ -158,6 +158,14 @@ class TestForeignProducers:
         done = [settled(one, LeaseExpired(owner="alpha"), ONE_ATTEMPT, now) for one in claims]
         assert not (await worker.exchange(done, None)).refused
 
+    @pytest.mark.parametrize("payload", ["a job", "garbage"])
+    async def test_the_same_bytes_claimed_one_by_one_are_two_claims(self, worker, raw, payload):
+        raw.lpush(P + "q:default", *[foreign() if payload == "a job" else payload] * 2)
+        tokens = {(await claim(worker, slots=1)).claims[0].lease.token for _ in range(2)}
+        assert {one.lease.token for one in await worker.held("alpha")} == tokens
+        assert len(tokens) == 2
+        assert sum("#" in token for token in tokens) == (2 if payload == "garbage" else 1)
+
     async def test_a_job_without_an_id_keeps_the_one_it_is_given(self, worker, raw):
         fields = orjson.loads(foreign())
         del fields["id"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django_vtasks.jobs.samples import BUCKET, KEPT, SPAN, Sample, Standing, bucket_of, span_of
 from django_vtasks.stores.base import Retention
 from tests.stores.bench import Bench
+from tests.stores.contract.leases import worker_info
 
 
 def now(store: Bench) -> float:
@@ -85,3 +86,13 @@ class TestGlance:
         await store.live("alpha")
         await store.claim(1, queue="a")
         assert await store.worker.glance() == await store.admin.counts()
+
+    async def test_the_few_queues_with_jobs_are_found_among_many_without(self, store: Bench):
+        later = store.clock() + 60
+        jobs = {"q000": {}, "q007": {"priority": 5}, "q063": {"run_after": later}, "q119": {}}
+        jobs |= {"q090": {"priority": 5, "run_after": later}}
+        await store.worker.announce(worker_info(queues=tuple(f"q{number:03}" for number in range(120))))
+        for queue, options in jobs.items():
+            await store.add(queue=queue, **options)
+        found = {counts.queue: (counts.ready, counts.scheduled) for counts in await store.worker.glance()}
+        assert found == {"q000": (1, 0), "q007": (1, 0), "q063": (0, 1), "q090": (0, 1), "q119": (1, 0)}

@@ -17,7 +17,10 @@ from .listing import PIECE, Ask
 from .requests import Command, Part, Plan, call
 
 ASKED_AT_ONCE = 50
-"""Queues that one question is about."""
+"""Queues that one question is about, at most."""
+
+FEW = 4
+"""So many queues are no longer divided to learn which of them have jobs."""
 
 _WAITING = ("q", "prio", "lim", "sched", "schedh")
 
@@ -70,19 +73,27 @@ def counts(keys: Keys, now: Part, *, thorough: bool) -> Plan[list[QueueCounts]]:
             oldest_ready_at=oldest.get(queue),
             paused=queue in paused,
         )
-        for queue in sorted({*names, *leased, *dead, *paused})
+        for queue in sorted({*names, *leased, *dead, *(paused - {RESERVED_QUEUE})})
     ]
     return [item for item in found if item.ready or item.scheduled or item.leased or item.dead or item.paused]
 
 
 def _with_jobs(keys: Keys, names: Sequence[str]) -> Plan[list[str]]:
-    """The queues without those that have no waiting job: what is idle is asked for all at once."""
+    """The queues without most of those that have no waiting job: many idle ones are passed over by one question."""
     found: list[str] = []
     for some in batched(names, ASKED_AT_ONCE):
-        places = [keys.named(f"{kind}:{name}") for name in some for kind in _WAITING]
-        if (yield Command(("EXISTS", *places))):
-            found += some
+        found += yield from _narrowed(keys, some)
     return found
+
+
+def _narrowed(keys: Keys, names: Sequence[str]) -> Plan[list[str]]:
+    if not (yield Command(("EXISTS", *[keys.named(f"{kind}:{name}") for name in names for kind in _WAITING]))):
+        return []
+    if len(names) <= FEW:
+        return list(names)
+    middle = len(names) // 2
+    found = yield from _narrowed(keys, names[:middle])
+    return found + (yield from _narrowed(keys, names[middle:]))
 
 
 def _ready(names: Sequence[str], now: Part) -> Plan[tuple[Counter[str], dict[str, float]]]:
