@@ -33,13 +33,17 @@ SCANNED = 50_000
 
 def queue_names(keys: Keys, *, thorough: bool) -> Plan[list[str]]:
     """Every queue that is known, by name; if `thorough`, those that only foreign producers know as well."""
-    names = {name.decode() for name in (yield Command(("SMEMBERS", keys.named("queues"))))}
-    names |= {name.decode() for name in (yield Command(("SMEMBERS", keys.named("paused"))))}
+    return (yield from _names_and_pauses(keys, thorough=thorough))[0]
+
+
+def _names_and_pauses(keys: Keys, *, thorough: bool) -> Plan[tuple[list[str], set[str]]]:
+    paused = {name.decode() for name in (yield Command(("SMEMBERS", keys.named("paused"))))}
+    names = paused | {name.decode() for name in (yield Command(("SMEMBERS", keys.named("queues"))))}
     if thorough and (yield Command(("DBSIZE",))) <= SCANNED:
         for kind in _WAITING:
             start = keys.named(f"{kind}:")
             names |= {key.decode().removeprefix(start) for key in (yield from scan(start))}
-    return sorted(names - {RESERVED_QUEUE})
+    return sorted(names - {RESERVED_QUEUE}), paused - {RESERVED_QUEUE}
 
 
 def scan(start: str) -> Plan[list[bytes]]:
@@ -54,8 +58,8 @@ def scan(start: str) -> Plan[list[bytes]]:
 
 def counts(keys: Keys, now: Part, *, thorough: bool) -> Plan[list[QueueCounts]]:
     """Every queue that has jobs or is paused, of those that `queue_names` finds."""
-    names = yield from _with_jobs(keys, (yield from queue_names(keys, thorough=thorough)))
-    paused = {name.decode() for name in (yield Command(("SMEMBERS", keys.named("paused"))))}
+    known, paused = yield from _names_and_pauses(keys, thorough=thorough)
+    names = yield from _with_jobs(keys, known)
     ready, oldest = yield from _ready(names, now)
     leased = {queue.decode(): count for queue, count in batched((yield call("leased", now)), 2)}
     dead = yield from _dead(keys)
@@ -73,7 +77,7 @@ def counts(keys: Keys, now: Part, *, thorough: bool) -> Plan[list[QueueCounts]]:
             oldest_ready_at=oldest.get(queue),
             paused=queue in paused,
         )
-        for queue in sorted({*names, *leased, *dead, *(paused - {RESERVED_QUEUE})})
+        for queue in sorted({*names, *leased, *dead, *paused})
     ]
     return [item for item in found if item.ready or item.scheduled or item.leased or item.dead or item.paused]
 
