@@ -95,7 +95,6 @@ class DatabaseWorkerStore:
         cap = self._options.dead_letter_cap
 
         def work(session: Session) -> tuple[Exchange, set[str]]:
-            self._plans.kept = self._waiter.hears
             return exchange(session, settlements, request, cap, self._low_water, self._plans)
 
         found, refilled = await self._run(work, places=len(settlements))
@@ -204,6 +203,7 @@ class DatabaseWorkerStore:
     # --- how it is done ------------------------------------------------------------------------------------------
 
     async def _run[T](self, work: Callable[[Session], T], *, places: int = 1) -> T:
+        self._plans.kept = self._waiter.hears
         try:
             return await self._thread.call(self._in_session(work, places), self._options.reply_timeout)
         except StoreUnavailable:
@@ -227,7 +227,6 @@ class DatabaseWorkerStore:
                 return False
             self._seen_version = None if (found := is_ready(session, queues)) else version
             return found
-        self._plans.kept = self._waiter.hears
         return is_ready(session, queues, self._plans)
 
     def _run_lease[T](self, work: Callable[[Session], T], timeout: float) -> T:
