@@ -5,6 +5,8 @@ what its producers write is run here. What that line does not know travels in on
 empty. Fields unknown here are kept in `Job.extra` and written back. `id` is always the last field.
 """
 
+from collections.abc import Callable
+
 from .letters import decode_letter, encode_letter
 from .model import Job
 from .payload import (
@@ -25,6 +27,7 @@ __all__ = [
     "decode",
     "decode_letter",
     "encode",
+    "encode_if_possible",
     "encode_letter",
     "from_payload",
     "history_to_json",
@@ -41,10 +44,20 @@ def encode(job: Job, *, compress: bool = True) -> bytes:
 
     A limited job is never compressed: a store that keeps nothing but payloads reads the limit out of it.
     """
-    compress = compress and job.limit is None
-    if job.encoded is not None:
-        return squeeze(job.encoded) if compress else job.encoded
-    return pack(to_payload(job), compress=compress)
+    return _squeezed(job, squeeze) if compress else _plain(job)
+
+
+def encode_if_possible(job: Job) -> bytes:
+    """As `encode`, but compressed only where a zstd provider is installed."""
+    return _squeezed(job, squeeze_if_possible)
+
+
+def _squeezed(job: Job, way: Callable[[bytes], bytes]) -> bytes:
+    return way(_plain(job)) if job.limit is None else _plain(job)
+
+
+def _plain(job: Job) -> bytes:
+    return pack(to_payload(job), compress=False) if job.encoded is None else job.encoded
 
 
 def decode(raw: bytes, *, fallback_id: str = "", fallback_queue: str = "default") -> Job:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...jobs.assembling import assembler
-from ...jobs.codec import encode, squeeze_if_possible
+from ...jobs.codec import encode_if_possible
 from ...jobs.errors import StoreRefused
 from ...jobs.model import Job, UniqueMode
 from .ids import UnusedIds, canonical
@@ -30,8 +30,7 @@ assemble_row = assembler(Row)
 
 def payload(job: Job) -> bytes:
     """The bytes of a job; the database needs no compression, so it is used where there is some. Raises CodecError."""
-    data = encode(job, compress=False)
-    return squeeze_if_possible(data) if job.limit is None else data
+    return encode_if_possible(job)
 
 
 def rows_of(jobs: Sequence[Job], unused: UnusedIds | None = None) -> list[Row]:

@@ -57,11 +57,12 @@ def listed(letter: DeadLetter) -> tuple[str, str, str]:
 def letter_bytes(letter: DeadLetter) -> bytes:
     """The bytes of a letter; parts that are not JSON are written out or, at worst, the job is kept as it came."""
     try:
-        return squeeze_if_possible(encode_letter(letter, compress=False))
+        data = encode_letter(letter, compress=False)
     except CodecError:
         failure = letter.failure
         clean = replace(failure, message=cleaned(failure.message), traceback=cleaned(failure.traceback))
-        return squeeze_if_possible(encode_letter(replace(letter, job=None, failure=clean), compress=False))
+        data = encode_letter(replace(letter, job=None, failure=clean), compress=False)
+    return squeeze_if_possible(data)
 
 
 def restore(session: Session, letters: Sequence[DeadLetter]) -> int:
