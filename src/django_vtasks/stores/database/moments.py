@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 from .queries.vendor import Vendor
 
-MICROSECOND = 1e-6
+PER_SECOND = 1_000_000
+"""Microseconds, in which places are counted: sums of fractions of a second would meet."""
 
 
 class Moment(Protocol):
@@ -51,9 +52,9 @@ class ServerMoment:
 
 
 class GivenMoment:
-    """The moment `now` (epoch seconds); order is counted from `first`."""
+    """The moment `now` (epoch seconds); order is counted from `first` (microseconds)."""
 
-    def __init__(self, vendor: Vendor, now: float, first: float) -> None:
+    def __init__(self, vendor: Vendor, now: float, first: int) -> None:
         self._vendor = vendor
         self._now = now
         self._first = first
@@ -63,7 +64,7 @@ class GivenMoment:
         timed = self._vendor.parameter_timed(template)
         if "{now}" in timed:
             timed = timed.replace("{now}", self._vendor.literal(self._now))
-        return timed.replace("{base}", self._vendor.literal(self._first)) if "{base}" in timed else timed
+        return timed.replace("{base}", self._vendor.literal(self._first / PER_SECOND)) if "{base}" in timed else timed
 
     def later(self, seconds: float) -> Any:
         """See `Moment`."""
@@ -71,13 +72,13 @@ class GivenMoment:
 
     def order(self, position: int) -> Any:
         """See `Moment`."""
-        return self._vendor.moment(self._first + position * MICROSECOND)
+        return self._vendor.moment((self._first + position) / PER_SECOND)
 
 
 def host_moment(vendor: Vendor) -> GivenMoment:
     """Now by this host's clock."""
     now = time.time()
-    return GivenMoment(vendor, now, now)
+    return GivenMoment(vendor, now, round(now * PER_SECOND))
 
 
 class Ticks:
@@ -85,14 +86,14 @@ class Ticks:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._last = 0.0
+        self._last = 0
         self._seen = 0.0
 
     def moment(self, vendor: Vendor, places: int) -> GivenMoment:
         """Now, with `places` places in the order reserved."""
         now = self._clock()
-        first = now if now != self._seen else self._last + MICROSECOND
-        self._seen, self._last = now, first + places * MICROSECOND
+        first = round(now * PER_SECOND) if now != self._seen else self._last + 1
+        self._seen, self._last = now, first + places
         return GivenMoment(vendor, now, first)
 
 
