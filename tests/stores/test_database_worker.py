@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from pathlib import Path
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -28,11 +24,11 @@ from django_vtasks.stores.base import ClaimRequest, Firing, Want
 from django_vtasks.stores.database import listen, notify, schedule, waiting
 from django_vtasks.stores.database.session import Session
 from django_vtasks.stores.database.store import DatabaseClientStore, DatabaseOptions, DatabaseWorkerStore
-from tests.project.dburl import settings_from_url
+from tests.support.bouncer import bouncing
 from tests.support.builders import a_job, settled
-from tests.support.databases import closing, url_of
-from tests.support.servers import PostgresServer, find_program, free_port, unavailable
-from tests.support.waiting import aeventually, eventually
+from tests.support.databases import closing, temporary_alias, url_of
+from tests.support.servers import PostgresServer
+from tests.support.waiting import aeventually
 
 POLICY = Policy(result_ttl=60)
 
@@ -64,19 +60,6 @@ async def add(alias: str, count: int = 1, **changes: Any) -> list[str]:
         return [answer.job_id or "" for answer in answers]
 
     return await asyncio.to_thread(enqueue)
-
-
-@contextmanager
-def temporary_alias(alias: str, url: str, **entry: Any) -> Iterator[str]:
-    """An alias for a URL, for as long as the block runs."""
-    settings = settings_from_url(url) | entry
-    connections.settings[alias] = connections.configure_settings({"default": {}, alias: settings})[alias]
-    try:
-        yield alias
-    finally:
-        connections[alias].close()
-        del connections[alias]
-        connections.settings.pop(alias)
 
 
 on_postgres = pytest.mark.parametrize(
@@ -378,57 +361,12 @@ async def test_the_connection_pool_of_django_is_used(pooled_alias):
         assert not (await store.exchange(finished([claim]), None)).refused
 
 
-class PgBouncer:
-    """PgBouncer in transaction mode in front of a server."""
-
-    def __init__(self, folder: Path, server: PostgresServer) -> None:
-        self.port = free_port()
-        self.url = f"postgresql://postgres@127.0.0.1:{self.port}/vtasks"
-        (folder / "users.txt").write_text('"postgres" ""\n')
-        (folder / "pgbouncer.ini").write_text(
-            f"[databases]\nvtasks = host=127.0.0.1 port={server.port} dbname=vtasks\n[pgbouncer]\n"
-            f"listen_addr = 127.0.0.1\nlisten_port = {self.port}\nauth_type = trust\nauth_file = {folder}/users.txt\n"
-            "pool_mode = transaction\nunix_socket_dir =\n"
-        )
-        folder.chmod(0o755)
-        for file in folder.iterdir():
-            file.chmod(0o644)
-        self._process = subprocess.Popen(
-            [str(find_program("pgbouncer")), str(folder / "pgbouncer.ini")],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            user=server.user,
-        )
-        eventually(self._answers)
-
-    def _answers(self) -> bool:
-        import psycopg
-
-        try:
-            with psycopg.connect(self.url, connect_timeout=2):
-                return True
-        except psycopg.OperationalError:
-            return False
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(20)
-
-
 @pytest.fixture
 def bounced_alias(own_postgres: tuple[str, PostgresServer]) -> Iterator[str]:
     """The alias of the server behind PgBouncer in transaction mode."""
-    if find_program("pgbouncer") is None:
-        unavailable("pgbouncer is missing: apt-get install pgbouncer")
     _, server = own_postgres
-    folder = Path(tempfile.mkdtemp(prefix="vtasks-bouncer-", dir="/tmp"))
-    bouncer = PgBouncer(folder, server)
-    try:
-        with temporary_alias("bounced", bouncer.url, DISABLE_SERVER_SIDE_CURSORS=True) as bounced:
-            yield bounced
-    finally:
-        bouncer.stop()
-        shutil.rmtree(folder, ignore_errors=True)
+    with bouncing(server.url) as url, temporary_alias("bounced", url, DISABLE_SERVER_SIDE_CURSORS=True) as bounced:
+        yield bounced
 
 
 @pytest.mark.postgres

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -37,6 +38,19 @@ def migrated_alias(alias: str, url: str, blocker: Any) -> Iterator[str]:
     with blocker.unblock():
         creation.destroy_test_db(entry["NAME"], verbosity=0)
     connections.settings.pop(alias)
+
+
+@contextmanager
+def temporary_alias(alias: str, url: str, **entry: Any) -> Iterator[str]:
+    """An alias for a URL, for as long as the block runs."""
+    settings = settings_from_url(url) | entry
+    connections.settings[alias] = connections.configure_settings({"default": {}, alias: settings})[alias]
+    try:
+        yield alias
+    finally:
+        connections[alias].close()
+        del connections[alias]
+        connections.settings.pop(alias)
 
 
 def empty(alias: str) -> None:
