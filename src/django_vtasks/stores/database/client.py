@@ -12,8 +12,9 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from ...jobs.model import Job, JobRecord
-from ..base import Added, CancelStatus
+from ..base import Added, AddStatus, CancelStatus
 from ..base.ends import Deaf, Ends, EndWait
+from ..base.values import assemble_added
 from . import notify, reading
 from .adding import add_rows
 from .coalescing import Coalescer
@@ -21,6 +22,7 @@ from .ends import PostgresEars
 from .ids import UnusedIds, canonical
 from .insert import rows_of
 from .options import DatabaseOptions
+from .prepared import PreparedInsert
 from .queries import vendor_of
 from .session import Session, client_session
 
@@ -32,6 +34,7 @@ class DatabaseClientStore:
         self._options = options
         self._coalescer = Coalescer(self._add_to)
         self._unused = UnusedIds()
+        self._prepared = PreparedInsert()
         self._waits: dict[int, EndWait] = {}
 
     @property
@@ -105,6 +108,9 @@ class DatabaseClientStore:
 
     def _add_chunk(self, connection: BaseDatabaseWrapper, jobs: Sequence[Job]) -> list[Added]:
         rows = rows_of(jobs, self._unused)
+        if len(rows) == 1 and self._options.clock is None and self._prepared.insert(connection, rows[0]):
+            notify.after_commit(connection, jobs)
+            return [assemble_added(AddStatus.ADDED, rows[0].job.id)]
         with client_session(connection, self._options, len(rows)) as session:
             added = add_rows(session, rows)
             notify.after_commit(connection, jobs)

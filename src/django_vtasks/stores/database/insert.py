@@ -24,6 +24,11 @@ class Row:
     position: int
     is_new: bool
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing can be in its way: it is ready, and no other has its id or its key."""
+        return self.is_new and self.job.run_after is None and self.job.unique is None
+
 
 assemble_row = assembler(Row)
 
@@ -63,7 +68,7 @@ def insert_rows(session: Session, rows: Sequence[Row]) -> int:
 
 
 def _insert_one(session: Session, row: Row) -> int:
-    if row.is_new and row.job.run_after is None and row.job.unique is None:
+    if row.is_plain:
         return _insert_plain(session, row)
     # Each condition that is left out is one less to plan, which is most of what the server does for one row.
     params, is_ready = _values(session, row), row.job.run_after is None

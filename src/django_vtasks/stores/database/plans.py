@@ -19,6 +19,9 @@ MOST_LOSSES = 3
 SLOW = 0.02
 """Seconds after which a plan is suspected of being such a one, if its first run took less than a third of them."""
 
+LOST = frozenset(("26000", "0A000"))
+"""What the server says when there is no such statement, or when it stands for another result by now."""
+
 _NEVER = float("-inf")
 
 logger = logging.getLogger("django_vtasks.stores.database")
@@ -58,7 +61,7 @@ class Plans:
         except Exception as error:
             # The driver's own: Django's stands for it only at the end of a session.
             state = getattr(error, "sqlstate", None)
-            if state not in _LOST | _UNPLANNABLE:
+            if state not in LOST | _UNPLANNABLE:
                 raise
             self._plans.pop(template, None)
             self._losses[template] += 1
@@ -81,8 +84,7 @@ class Plans:
             return None
         if plan:
             session.deallocate(self._plans.pop(template).name)
-        # Unlike any other's: a session may have been another process's before.
-        plan = _Plan(f"vtasks_{os.urandom(8).hex()}", now)
+        plan = _Plan(new_name(), now)
         session.prepare(plan.name, template)
         self._plans[template] = plan
         return plan
@@ -91,6 +93,11 @@ class Plans:
         self._unplannable.add(template)
         reason = str(error).partition("\n")[0]
         logger.info("A statement is planned anew each time from now on, until the worker is restarted: %s", reason)
+
+
+def new_name() -> str:
+    """A name for a statement, unlike any other's: a session may have been another process's before."""
+    return f"vtasks_{os.urandom(8).hex()}"
 
 
 def _executed(session: Session, plan: _Plan, params: Sequence[Any]) -> list[Any]:
@@ -104,7 +111,5 @@ def _executed(session: Session, plan: _Plan, params: Sequence[Any]) -> list[Any]
     return rows
 
 
-#: There is no such statement, or it stands for another result by now.
-_LOST = frozenset(("26000", "0A000"))
 #: It cannot be prepared: the type of a parameter, the name, the syntax.
 _UNPLANNABLE = frozenset(("42P18", "42P05", "42601"))
