@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from django_vtasks.events import Emitter
 from django_vtasks.jobs.model import Failure
 from django_vtasks.jobs.outcomes import Discarded, Raised, Snoozed, Succeeded
@@ -66,6 +68,21 @@ async def test_the_last_counts_are_written_when_the_worker_ends():
     async with bench.run():
         await bench.until_state(job, "succeeded")
     assert sum(sample.succeeded for sample in bench.store.samples()) == 1
+
+
+async def test_a_worker_that_has_nothing_to_say_does_not_ask_the_time():
+    class Timeless(MemoryStore):
+        async def now(self):
+            raise AssertionError
+
+    store = Timeless()
+    assert await store.hold("sampler", "alpha", 60)
+    idle, _ = sampler(store, "beta")
+    await idle.tick()
+    busy, tally = sampler(store, "gamma")
+    tally.started("default")
+    with pytest.raises(AssertionError):
+        await busy.tick()
 
 
 async def test_a_bucket_is_written_once_and_one_worker_says_how_queues_stand():

@@ -8,7 +8,7 @@ from .service import Pace, PeriodicService
 INTERVAL = 1.0
 """Seconds between two pulses while something runs that could be cancelled."""
 
-IDLE_INTERVAL = 1.5
+IDLE_INTERVAL = 2.0
 """Seconds between two pulses while nothing runs: a job that is put off by less than this may start so much late."""
 
 SHORTEST = 0.02

@@ -34,11 +34,11 @@ class Sampler(PeriodicService):
 
     async def tick(self) -> float | None:
         """Write what happened until now."""
-        at = bucket_of(await self._store.now() - BUCKET / 2)
         counts = None
         if await self._store.hold(ROLE, self._owner, 2.5 * BUCKET):
             counts = await self._store.glance()
-        await self._write(at, counts)
+        if counts is not None or self._tally:
+            await self._write(bucket_of(await self._store.now() - BUCKET / 2), counts)
         return _until_next()
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -34,6 +34,8 @@ def release(session: Session, owner: str) -> None:
 def hold(session: Session, role: str, owner: str, seconds: float) -> bool:
     """Take or renew a role, the 3.2 line's way; False while somebody else has it."""
     key, until = role_key(role), session.moment.later(seconds)
+    if session.vendor.has_conditional_upsert:
+        return session.run(_HOLD, (key, owner, until)) > 0
     taken = session.run(
         f"UPDATE {METADATA} SET value = %s, expires_at = {{later}}"
         f" WHERE {{key}} = %s AND (value = %s OR expires_at <= {{now}} OR expires_at IS NULL)",
@@ -46,10 +48,22 @@ def hold(session: Session, role: str, owner: str, seconds: float) -> bool:
     return row is not None and row[0] == owner
 
 
+_HOLD = (
+    f"INSERT INTO {METADATA} ({{key}}, value, expires_at) VALUES (%s, %s, {{later}})"
+    " {or_value}, expires_at = excluded.expires_at WHERE"
+    f" {METADATA}.value = excluded.value OR {METADATA}.expires_at <= {{now}} OR {METADATA}.expires_at IS NULL"
+)
+
+
 def paused(session: Session) -> list[str]:
     """The queues that are paused."""
     rows = session.rows(f"SELECT value FROM {METADATA} WHERE {{key}} LIKE %s", (like(PAUSED),))
-    return [json.loads(row[0]) for row in rows]
+    return [paused_queue(row[0]) for row in rows]
+
+
+def paused_queue(value: str) -> str:
+    """The queue that a row says is paused."""
+    return str(json.loads(value))
 
 
 def pause(session: Session, queue: str) -> None:

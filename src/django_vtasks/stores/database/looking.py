@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..base import LetterGroup, QueueCounts
-from .leases import paused
+from .leases import like, paused, paused_queue
 from .letters import BATCH, adopt
-from .names import JOBS
+from .names import JOBS, METADATA, PAUSED
 from .rows import JOB_COLUMNS, columns, letter_of
 from .session import Session
 
@@ -24,8 +24,6 @@ type Counts = defaultdict[str, dict[str, Any]]
 def counts(session: Session) -> list[QueueCounts]:
     """Every queue that has jobs or is paused, by name."""
     queues: Counts = defaultdict(dict)
-    for queue in paused(session):
-        queues[queue]["paused"] = True
     count = _count_from_indexes if session.vendor.reads_partial_indexes_alone else _count_ready_as_the_rest
     count(session, queues)
     return [QueueCounts(queue=queue, **queues[queue]) for queue in sorted(queues)]
@@ -44,7 +42,11 @@ def _count_from_indexes(session: Session, queues: Counts) -> None:
         f"SELECT '{name}', queue, COUNT(*), NULL FROM {JOBS} WHERE {condition} GROUP BY queue"
         for name, condition in _COUNTED.items()
     ]
-    for name, queue, number, at in session.rows(" UNION ALL ".join(parts)):
+    parts.append(f"SELECT 'paused', value, 0, NULL FROM {METADATA} WHERE {{key}} LIKE %s")
+    for name, queue, number, at in session.rows(" UNION ALL ".join(parts), (like(PAUSED),)):
+        if name == "paused":
+            queues[paused_queue(queue)][name] = True
+            continue
         queues[queue][name] = queues[queue].get(name, 0) + number
         if name == "ready":
             _note_oldest(queues[queue], session.vendor.epoch_out(at))
@@ -52,6 +54,8 @@ def _count_from_indexes(session: Session, queues: Counts) -> None:
 
 def _count_ready_as_the_rest(session: Session, queues: Counts) -> None:
     """Ready is what waits and is not scheduled; the oldest is the first of one of the priorities."""
+    for queue in paused(session):
+        queues[queue]["paused"] = True
     for name, condition in _COUNTED.items():
         # Not in the order of queues, which would make SQLite prefer an index without all that is needed.
         rows = session.rows(f"SELECT queue, COUNT(*) FROM {JOBS} WHERE {condition} GROUP BY +queue")

@@ -12,12 +12,11 @@ from .session import Session
 def record(session: Session, owner: str, span: int, samples: Sequence[Sample]) -> None:
     """Write what a worker did in a span over what it wrote of it before."""
     key, value = metadata_key(SAMPLES, f"{span}:{owner}"), encode_samples(samples).decode()
-    # The expiry is in an index and stays as it was, so that writing again is as cheap as can be.
-    if not session.run(f"UPDATE {METADATA} SET value = %s WHERE {{key}} = %s", (value, key)):
-        session.run(_INSERT, (key, value, session.moment.later(SPAN + KEPT)))
+    session.run(_RECORD, (key, value, session.moment.later(SPAN + KEPT)))
 
 
-_INSERT = f"INSERT INTO {METADATA} ({{key}}, value, expires_at) VALUES (%s, %s, {{later}}) {{ignore_key}}"
+# The expiry is in an index and stays as it was, so that writing again is as cheap as can be.
+_RECORD = f"INSERT INTO {METADATA} ({{key}}, value, expires_at) VALUES (%s, %s, {{later}}) {{or_value}}"
 
 
 def samples(session: Session) -> list[Sample]:

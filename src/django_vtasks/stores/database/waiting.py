@@ -60,13 +60,18 @@ class JobWaiter:
         self._listened = 0
 
     async def wait(self, queues: Iterable[str], timeout: float) -> bool:
-        """True as soon as a job may be ready in one of the queues, False after `timeout` seconds."""
+        """True as soon as a job may be ready in one of the queues, False after `timeout` seconds.
+
+        Whoever waited asks the queues: at the end of the time nobody looks again, unless nobody has before.
+        """
         loop = asyncio.get_running_loop()
         wanted = {column_text(queue) for queue in queues}
         deadline = loop.time() + timeout
         await self._listen(loop.time())
+        looked = False
         while not self._woken(wanted):
-            if loop.time() >= self._look_at:
+            if loop.time() >= self._look_at and not (looked and loop.time() >= deadline):
+                looked = True
                 if await self._eyes.look(sorted(wanted)):
                     self._interval = SHORTEST
                     return True

@@ -19,6 +19,8 @@ class MySQL(Vendor):
     by_time = "FORCE INDEX (db_queuedtask_scheduled_idx)"
     delete_jobs = f"DELETE {JOBS} FROM {JOBS} FORCE INDEX (PRIMARY)"
     ignore_key = "ON DUPLICATE KEY UPDATE `key` = `key`"
+    or_value = "ON DUPLICATE KEY UPDATE value = VALUES(value)"
+    has_conditional_upsert = False
     has_partial_unique = False
     selects_without_table = False
 

@@ -15,7 +15,7 @@ MAX_EPOCH = 253402300799.0
 
 
 _WORDS = (
-    *("key", "at", "wait_for_lock", "skip_locked", "ignore", "ignore_key"),
+    *("key", "at", "wait_for_lock", "skip_locked", "ignore", "ignore_key", "or_value"),
     *("by_id", "by_line", "by_time", "delete_jobs"),
 )
 
@@ -31,6 +31,10 @@ class Vendor:
     skip_locked = ""
     ignore = "ON CONFLICT DO NOTHING"
     ignore_key = "ON CONFLICT DO NOTHING"
+    #: What an INSERT does to a row of that key that is there already.
+    or_value = 'ON CONFLICT ("key") DO UPDATE SET value = excluded.value'
+    #: Whether that may have a condition.
+    has_conditional_upsert = True
     #: Which index a statement that locks rows is to read, where the optimizer might prefer all rows.
     by_id = ""
     by_line = ""
