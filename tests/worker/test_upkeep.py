@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 from django_vtasks.events import Emitter, LettersEvicted
 from django_vtasks.stores.base import Pulse, Purged, Retention
+from django_vtasks.worker import promoter as module
 from django_vtasks.worker.cleaner import LARGEST_BATCH, Cleaner
-from django_vtasks.worker.promoter import IDLE_INTERVAL, INTERVAL, LARGEST_PROMOTION, Promoter
+from django_vtasks.worker.promoter import IDLE_AFTER, IDLE_INTERVAL, INTERVAL, LARGEST_PROMOTION, Promoter
 from django_vtasks.worker.service import Pace
 from tests.worker.support import Bench, FakeExecutor
 
@@ -63,6 +65,24 @@ async def test_a_running_job_is_asked_about_every_second():
 
 async def test_an_idle_worker_asks_less_often():
     assert await next_pulse_in(Pulse()) == IDLE_INTERVAL
+
+
+async def test_a_worker_is_idle_when_it_has_begun_nothing_for_a_while(monkeypatch):
+    """What it tries again, it tries again soon."""
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    attempts = SimpleNamespace(begun=0, flight=())
+    demand = SimpleNamespace(pause=lambda paused: False)
+    promoter = Promoter(Pulsing(Pulse()), "w:1", attempts, demand, Pace("promoter", Emitter()))
+    assert await promoter.tick() == IDLE_INTERVAL
+    attempts.begun = 1
+    assert await promoter.tick() == INTERVAL
+    now[0] += IDLE_AFTER - 0.5
+    assert await promoter.tick() == INTERVAL
+    now[0] += 0.5
+    assert await promoter.tick() == IDLE_INTERVAL
+    attempts.flight = ("one",)
+    assert await promoter.tick() == INTERVAL
 
 
 async def test_a_full_promotion_is_followed_by_the_next_at_once():

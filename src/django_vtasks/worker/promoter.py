@@ -1,15 +1,20 @@
 """The pulse: once a second due jobs become ready, and cancels and pauses from outside arrive."""
 
+import time
+
 from ..stores.base import Pulse, WorkerStore
 from .attempts import Attempts
 from .demand import Demand
 from .service import Pace, PeriodicService
 
 INTERVAL = 1.0
-"""Seconds between two pulses while something runs that could be cancelled."""
+"""Seconds between two pulses while something runs that could be cancelled, or ran lately and may be tried again."""
 
 IDLE_INTERVAL = 2.0
-"""Seconds between two pulses while nothing runs: a job that is put off by less than this may start so much late."""
+"""Seconds between two pulses of an idle worker: a job that is put off by less than this may start so much late."""
+
+IDLE_AFTER = 10.0
+"""Seconds without an attempt after which a worker is idle."""
 
 SHORTEST = 0.02
 LARGEST_PROMOTION = 500
@@ -24,16 +29,24 @@ class Promoter(PeriodicService):
         self._owner = owner
         self._attempts = attempts
         self._demand = demand
+        self._begun = 0
+        self._busy_until = float("-inf")
 
     async def tick(self) -> float | None:
         """One pulse; the next comes when the next job is due, at the latest after the interval."""
         pulse = await self.beat()
         if pulse.promoted >= LARGEST_PROMOTION:
             return 0.0
-        interval = INTERVAL if self._attempts.flight else IDLE_INTERVAL
+        interval = IDLE_INTERVAL if self._is_idle() else INTERVAL
         if pulse.next_due_in is None:
             return interval
         return min(interval, max(SHORTEST, pulse.next_due_in))
+
+    def _is_idle(self) -> bool:
+        begun, now = self._attempts.begun, time.monotonic()
+        if self._attempts.flight or begun != self._begun:
+            self._begun, self._busy_until = begun, now + IDLE_AFTER
+        return now >= self._busy_until
 
     async def beat(self) -> Pulse:
         """One pulse, at once."""
