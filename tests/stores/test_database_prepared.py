@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from functools import partial
+from queue import Queue
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from django_vtasks.stores.database.store import DatabaseClientStore, DatabaseOpt
 from tests.support.bouncer import bouncing
 from tests.support.builders import a_job, a_key
 from tests.support.databases import temporary_alias, url_of
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.postgres,
@@ -92,6 +95,7 @@ def test_a_statement_is_kept_for_those_who_enqueue_again_and_again(client, conne
         {"priority": -7, "queue": "Größe'%s\\x", "args": ["ä%s'\\\x00"]},
         {"priority": 100, "kwargs": {"data": "x" * 100_000}},
         {"priority": -100},
+        {"kwargs": {"data": random.Random(1).randbytes(2_000_000).hex()}},
     ],
 )
 def test_a_row_is_the_same_either_way(client, connection, database_alias, changes):
@@ -449,6 +453,50 @@ def test_a_session_that_was_killed_is_an_outage_that_a_new_connection_ends(clien
     assert used(connection) == [1]
     assert set(ids) <= waiting(connection.alias)
     assert job_id not in waiting(connection.alias)
+
+
+def test_a_session_that_is_killed_while_it_inserts_is_an_outage(client, connection, database_alias):
+    warm(client)
+    errors, other = [], connection.copy("other")
+
+    def enqueue() -> None:
+        mine = DatabaseClientStore(DatabaseOptions(using=database_alias))
+        warm(mine)
+        pids.put(connections[database_alias].connection.info.backend_pid)
+        locked.wait(30)
+        try:
+            add(mine)
+        except StoreUnavailable as error:
+            errors.append(str(error))
+        connections[database_alias].close()
+
+    pids, locked = Queue(), threading.Event()
+    thread = threading.Thread(target=enqueue)
+    thread.start()
+    pid = pids.get(timeout=30)
+    with closing(other), transaction.atomic(using=database_alias), other.cursor() as cursor:
+        connection.cursor().execute("LOCK TABLE db_queuedtask IN EXCLUSIVE MODE")
+        locked.set()
+        waits = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+        eventually(lambda: cursor.execute(waits, [pid]) or cursor.fetchone())
+        cursor.execute("SELECT pg_terminate_backend(%s)", [pid])
+        thread.join(30)
+    [error] = errors
+    assert "terminating connection" in error
+
+
+@pytest.mark.parametrize("statuses", [[], [7], [1, 7], [7, 1]])
+def test_only_a_server_that_said_so_has_the_job(client, connection, statuses):
+    """A result for each thing that libpq has to say; none when the connection broke before the first."""
+
+    def wait(generator: Any) -> list[Any]:
+        real(generator)
+        return [connection.connection.pgconn.make_empty_result(status) for status in statuses]
+
+    warm(client)
+    real, connection.connection.wait = connection.connection.wait, wait
+    with pytest.raises((StoreUnavailable, StoreRefused)):
+        client.add([a_job(id=client.new_id())])
 
 
 def test_a_connection_that_django_checks_is_checked(client, connection, monkeypatch):

@@ -136,13 +136,16 @@ def _is_djangos(function: Any) -> bool:
 
 def _asked(driver: Any, send: str, *args: Any) -> Any:
     """Send something and wait as the driver does; returns the error that the server answered, None if it did not."""
+    from psycopg import OperationalError
     from psycopg.errors import error_from_result
     from psycopg.generators import execute
 
     with driver.lock:
         getattr(driver.pgconn, send)(*args)
-        (result,) = driver.wait(execute(driver.pgconn))
-    return None if result.status == _DONE else error_from_result(result)
+        results = driver.wait(execute(driver.pgconn))
+    if not results:
+        raise OperationalError("the server has not said whether the job is enqueued")
+    return next((error_from_result(result) for result in results if result.status != _DONE), None)
 
 
 _DJANGO = f"{Path(django.__file__).parent}{os.sep}"
