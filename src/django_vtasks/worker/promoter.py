@@ -13,8 +13,8 @@ INTERVAL = 1.0
 IDLE_INTERVAL = 2.0
 """Seconds between two pulses of an idle worker: a job that is put off by less than this may start so much late."""
 
-IDLE_AFTER = 10.0
-"""Seconds without an attempt after which a worker is idle."""
+IDLE_AFTER = 2.0
+"""Seconds without an attempt after which a worker is idle: what is tried again later than that, a pulse has told."""
 
 SHORTEST = 0.02
 LARGEST_PROMOTION = 500
