@@ -94,7 +94,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), help=f"of {', '.join(SCENARIOS)}")
     parser.add_argument("--repeat", type=int, default=2, help="runs of a rate, of which the median counts (2)")
     parser.add_argument("--scale", type=float, default=1.0, help="factor on the number of jobs (1)")
-    parser.add_argument("--minutes", type=float, default=12.0, help="start nothing new after so many (12)")
+    parser.add_argument("--minutes", type=float, default=18.0, help="start nothing new after so many (18)")
     parser.add_argument(
         "--publish", action="store_true", help="write benchmarks/results/DATE.*; goes on with what is there"
     )

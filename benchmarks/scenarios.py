@@ -12,8 +12,10 @@ from .running import Run, RunFailed, cpu_seconds, peak_mebibytes
 from .stores import Stores
 
 LATENCY_JOBS = 100
-IDLE_SECONDS = 5.0
-SETTLING_SECONDS = 2.0
+IDLE_SECONDS = 14.0
+"""With the second that servers take to publish: as long as the longest interval at which a peer does something."""
+SETTLING_SECONDS = 10.0
+"""After a worker's first job; what it does once at its start is over by then."""
 
 type Figures = dict[str, float]
 
