@@ -70,6 +70,17 @@ def test_a_role_that_was_left_without_an_end_is_anybodys(session):
 
 
 @at_once
+def test_what_a_worker_says_of_itself_is_written_in_one_statement(session):
+    for value in ("first", "second"):
+        leases.put(session, "vtasks_worker:alpha", value, expiry=True)
+        assert asked(session) == 1
+    query = "SELECT value, expires_at IS NULL FROM db_vtaskmetadata"
+    assert [(value, bool(empty)) for value, empty in session.rows(query)] == [("second", False)]
+    leases.put(session, "vtasks_worker:alpha", "third")
+    assert [(value, bool(empty)) for value, empty in session.rows(query)] == [("third", True)]
+
+
+@at_once
 def test_samples_are_written_in_one_statement(session):
     for started in (1, 2):
         samples.record(session, "alpha", 7, [Sample(at=session.now(), queue="default", started=started)])

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from queue import Queue
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 from django.db import connections, transaction
@@ -172,14 +173,9 @@ def with_a_wrapper(connection: Any) -> Iterator[None]:
 @contextmanager
 def with_the_connections_cursor_replaced(connection: Any) -> Iterator[None]:
     """As Django's own test cases forbid queries, and debug toolbars see them."""
-    seen = []
-    real = connection.cursor
-    connection.cursor = lambda *args: seen.append(args) or real(*args)
-    try:
+    with patch.object(connection, "cursor", Mock(side_effect=connection.cursor)) as cursor:
         yield
-    finally:
-        connection.cursor = real
-    assert seen
+    assert cursor.called
 
 
 @contextmanager
@@ -195,48 +191,34 @@ def with_the_class_patched(connection: Any) -> Iterator[None]:
     traced.__module__ = real.__module__
     beside = real.__code__.co_filename.replace("/django/", "/django_tracer/")
     traced.__code__ = traced.__code__.replace(co_filename=beside)
-    CursorWrapper.execute = traced
-    try:
+    with patch.object(CursorWrapper, "execute", traced):
         yield
-    finally:
-        CursorWrapper.execute = real
     assert sum("INSERT INTO" in sql for sql in seen) == 1
 
 
 @contextmanager
 def with_the_class_patched_by_an_object(connection: Any) -> Iterator[None]:
     """As tracers do that stand for the function in all it is asked for."""
+    real = CursorWrapper.execute
 
     class Traced:
-        __code__ = CursorWrapper.execute.__code__
+        __code__ = real.__code__
         seen = 0
 
         def __get__(self, cursor: Any, kind: type) -> Callable[..., Any]:
             type(self).seen += 1
             return partial(real, cursor)
 
-    real, CursorWrapper.execute = CursorWrapper.execute, Traced()
-    try:
+    with patch.object(CursorWrapper, "execute", Traced()):
         yield
-    finally:
-        CursorWrapper.execute = real
     assert Traced.seen
 
 
 @contextmanager
 def with_the_cursor_of_all_connections_replaced(connection: Any) -> Iterator[None]:
-    real, seen = BaseDatabaseWrapper.cursor, []
-
-    def cursor(self: Any) -> Any:
-        seen.append(self)
-        return real(self)
-
-    BaseDatabaseWrapper.cursor = cursor
-    try:
+    with patch.object(BaseDatabaseWrapper, "cursor", autospec=True, side_effect=BaseDatabaseWrapper.cursor) as cursor:
         yield
-    finally:
-        BaseDatabaseWrapper.cursor = real
-    assert seen
+    assert cursor.called
 
 
 @contextmanager
@@ -248,25 +230,23 @@ def with_a_drivers_connection_of_another_class(connection: Any) -> Iterator[None
 
 
 @contextmanager
+def with_a_cursor_class_of_the_drivers_connection(connection: Any) -> Iterator[None]:
+    """As tracers and metrics do that hook into the driver."""
+    driver = connection.connection
+    with patch.object(driver, "cursor_factory", type("Traced", (driver.cursor_factory,), {"__module__": "x"})):
+        yield
+
+
+@contextmanager
 def in_a_pipeline(connection: Any) -> Iterator[None]:
     with connection.connection.pipeline():
         yield
 
 
 @contextmanager
-def with_a_cursor_class_of_the_drivers_connection(connection: Any) -> Iterator[None]:
-    """As tracers and metrics do that hook into the driver."""
-    driver = connection.connection
-    real, driver.cursor_factory = driver.cursor_factory, type("Traced", (driver.cursor_factory,), {"__module__": "x"})
-    yield
-    driver.cursor_factory = real
-
-
-@contextmanager
 def where_a_pooler_is_announced(connection: Any) -> Iterator[None]:
-    connection.settings_dict["DISABLE_SERVER_SIDE_CURSORS"] = True
-    yield
-    connection.settings_dict["DISABLE_SERVER_SIDE_CURSORS"] = False
+    with patch.dict(connection.settings_dict, DISABLE_SERVER_SIDE_CURSORS=True):
+        yield
 
 
 @contextmanager

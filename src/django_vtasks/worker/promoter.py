@@ -37,16 +37,16 @@ class Promoter(PeriodicService):
         pulse = await self.beat()
         if pulse.promoted >= LARGEST_PROMOTION:
             return 0.0
-        interval = IDLE_INTERVAL if self._is_idle() else INTERVAL
+        interval = self._interval()
         if pulse.next_due_in is None:
             return interval
         return min(interval, max(SHORTEST, pulse.next_due_in))
 
-    def _is_idle(self) -> bool:
+    def _interval(self) -> float:
         begun, now = self._attempts.begun, time.monotonic()
         if self._attempts.flight or begun != self._begun:
             self._begun, self._busy_until = begun, now + IDLE_AFTER
-        return now >= self._busy_until
+        return INTERVAL if now < self._busy_until else IDLE_INTERVAL
 
     async def beat(self) -> Pulse:
         """One pulse, at once."""

@@ -15,4 +15,9 @@ def add_rows(session: Session, rows: Sequence[Row]) -> list[Added]:
         with session.atomic():
             return add_unique(session, rows)
     insert_rows(session, rows)
+    return all_added(rows)
+
+
+def all_added(rows: Sequence[Row]) -> list[Added]:
+    """The answers for jobs in whose way nothing was."""
     return [assemble_added(AddStatus.ADDED, row.job.id) for row in rows]

@@ -12,11 +12,10 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from ...jobs.model import Job, JobRecord
-from ..base import Added, AddStatus, CancelStatus
+from ..base import Added, CancelStatus
 from ..base.ends import Deaf, Ends, EndWait
-from ..base.values import assemble_added
 from . import notify, reading
-from .adding import add_rows
+from .adding import add_rows, all_added
 from .coalescing import Coalescer
 from .ends import PostgresEars
 from .ids import UnusedIds, canonical
@@ -109,11 +108,11 @@ class DatabaseClientStore:
     def _add_chunk(self, connection: BaseDatabaseWrapper, jobs: Sequence[Job]) -> list[Added]:
         rows = rows_of(jobs, self._unused)
         if len(rows) == 1 and self._options.clock is None and self._prepared.insert(connection, rows[0]):
-            notify.after_commit(connection, jobs)
-            return [assemble_added(AddStatus.ADDED, rows[0].job.id)]
-        with client_session(connection, self._options, len(rows)) as session:
-            added = add_rows(session, rows)
-            notify.after_commit(connection, jobs)
+            added = all_added(rows)
+        else:
+            with client_session(connection, self._options, len(rows)) as session:
+                added = add_rows(session, rows)
+        notify.after_commit(connection, jobs)
         return added
 
     @contextmanager

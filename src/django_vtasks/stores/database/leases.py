@@ -80,10 +80,8 @@ def announce(session: Session, info: WorkerInfo) -> None:
 def put(session: Session, key: str, value: str, *, expiry: bool = False) -> None:
     """Write a metadata row; with `expiry` its `expires_at` says when that was."""
     moment = "{now}" if expiry else "NULL"
-    update = f"UPDATE {METADATA} SET value = %s, expires_at = {moment} WHERE {{key}} = %s"
-    insert = f"INSERT INTO {METADATA} ({{key}}, value, expires_at) VALUES (%s, %s, {moment}) {{ignore_key}}"
-    if not session.run(update, (value, key)):
-        session.run(insert, (key, value))
+    insert = f"INSERT INTO {METADATA} ({{key}}, value, expires_at) VALUES (%s, %s, {moment})"
+    session.run(f"{insert} {{or_value}}, expires_at = {moment}", (key, value))
 
 
 def live_workers(session: Session) -> list[WorkerInfo]:

@@ -6,6 +6,7 @@ where nobody could tell: outside transactions, and with nothing around that look
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -64,7 +65,7 @@ class PreparedInsert:
             return False
         job = row.job
         values = (job.id.encode(), column_text(job.queue).encode(), row.data, b"%d" % job.priority)
-        error = _asked(driver, "send_query_prepared", name, values, _FORMATS)
+        error = _asked(driver, driver.pgconn.send_query_prepared, name, values, _FORMATS)
         if error is None:
             return True
         if error.sqlstate not in LOST:
@@ -78,7 +79,7 @@ class PreparedInsert:
         if kept.uses < ENOUGH:
             return None
         name = new_name().encode()
-        if error := _asked(driver, "send_prepare", name, _INSERT):
+        if error := _asked(driver, driver.pgconn.send_prepare, name, _INSERT):
             # The usual way will say what is wrong, or will work.
             self._lose(error)
             return None
@@ -134,14 +135,14 @@ def _is_djangos(function: Any) -> bool:
     return type(function) is FunctionType and function.__code__.co_filename.startswith(_DJANGO)
 
 
-def _asked(driver: Any, send: str, *args: Any) -> Any:
+def _asked(driver: Any, send: Callable[..., None], *args: Any) -> Any:
     """Send something and wait as the driver does; returns the error that the server answered, None if it did not."""
     from psycopg import OperationalError
     from psycopg.errors import error_from_result
     from psycopg.generators import execute
 
     with driver.lock:
-        getattr(driver.pgconn, send)(*args)
+        send(*args)
         results = driver.wait(execute(driver.pgconn))
     if not results:
         raise OperationalError("the server has not said whether the job is enqueued")

@@ -1,11 +1,10 @@
 """Once a second: due jobs become ready, and the worker learns what changed from outside."""
 
-import json
 from functools import lru_cache
 from typing import Any
 
 from ..base import Pulse
-from .leases import like, paused
+from .leases import like, paused, paused_queue
 from .names import GROUPS, JOBS, METADATA, PAUSED
 from .queries.vendor import Vendor
 from .rows import lease_token
@@ -77,7 +76,7 @@ def _in_one_statement(session: Session, owner: str, limit: int) -> tuple[Pulse, 
     promoted = len(queues or ())
     found = Pulse(
         cancelled=frozenset(cancelled or ()),
-        paused=frozenset(json.loads(text) for text in texts or ()),
+        paused=frozenset(map(paused_queue, texts or ())),
         promoted=promoted,
         # Where the limit was reached, more may be due.
         next_due_in=0.0 if promoted >= limit else next_due_in and max(0.0, next_due_in),
