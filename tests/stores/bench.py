@@ -27,6 +27,7 @@ from django_vtasks.stores.base import (
 )
 from tests.support.builders import FUNC, a_job, raised, settled
 from tests.support.clock import FakeClock
+from tests.support.waiting import aeventually
 
 KEPT = Policy(max_attempts=3, result_ttl=600)
 """Results are kept ten minutes, three attempts."""
@@ -149,6 +150,17 @@ class Bench:
         """Claim the one job that must be there to claim."""
         [claim] = await self.claim(1, **where)
         return claim
+
+    async def claim_all(self, count: int = 1) -> list[Claim]:
+        """Claim so many jobs, in rounds: a row that is just marked for somebody who waits is passed over in one."""
+        claims: list[Claim] = []
+
+        async def complete() -> bool:
+            claims.extend(await self.claim(count - len(claims)))
+            return len(claims) == count
+
+        await aeventually(complete, message=lambda: f"{len(claims)} of {count} jobs were claimed")
+        return claims
 
     async def settle(self, claim: Claim, outcome: Outcome, policy: Policy = KEPT, *, reclaim: bool = False) -> bool:
         """Decide and write; False when the store refused."""

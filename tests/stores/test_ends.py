@@ -89,7 +89,8 @@ async def test_postgresql_wakes_those_who_wait_and_nobody_looks(database: Bench,
     if end == "cancel":
         await database.client.acancel(job.id)
     else:
-        await getattr(database, end)(await database.claim_one())
+        [claim] = await database.claim_all()
+        await getattr(database, end)(claim)
     await all_end(waits)
 
 
@@ -99,7 +100,7 @@ async def test_postgresql_marks_no_job_that_nobody_waits_for(database: Bench, da
     waits = waits_for(database, waited)
     await aeventually(lambda: asyncio.to_thread(closing, marked, database_alias))
     assert await asyncio.to_thread(closing, marked, database_alias) == 1
-    claims = {claim.lease.job_id: claim for claim in await database.claim()}
+    claims = {claim.lease.job_id: claim for claim in await database.claim_all(2)}
     await database.succeed(claims[other.id])
     assert not any(wait.done() for wait in waits)
     await database.succeed(claims[waited.id])
@@ -113,7 +114,8 @@ async def test_where_no_notification_arrives_those_who_wait_look(database: Bench
     job = await database.add()
     waits = waits_for(database, job)
     await aeventually(lambda: "looks again and again" in caplog.text)
-    await database.succeed(await database.claim_one())
+    [claim] = await database.claim_all()
+    await database.succeed(claim)
     await all_end(waits)
 
 
@@ -132,7 +134,7 @@ async def _many_share_one_thread(store: Bench) -> None:
     jobs = await store.add_all([store.job() for _ in range(60)])
     waits = [asyncio.ensure_future(store.client.auntil_ended(job.id, DEADLINE)) for job in jobs for _ in range(4)]
     await aeventually(lambda: listening() == 1)
-    for claim in await store.claim(60):
+    for claim in await store.claim_all(60):
         await store.succeed(claim)
     assert listening() == 1
     await all_end(waits)

@@ -46,9 +46,9 @@ class TestUntilEnded:
     async def test_it_returns_when_the_job_was_settled(self, store: Bench, how: str, outcome):
         job = await store.add()
         ended = waiting(store, job, how)
-        claim = await store.claim_one()
+        [claim] = await store.claim_all()
         await store.retry(claim)
-        claim = await store.claim_one()
+        [claim] = await store.claim_all()
         await let_others_run()
         assert not ended.done()
         await (store.fail(claim) if outcome is None else store.settle(claim, outcome))
@@ -57,7 +57,8 @@ class TestUntilEnded:
     async def test_it_returns_when_a_job_without_a_result_was_settled(self, store: Bench):
         job = await store.add(result_ttl=0)
         ended = waiting(store, job, "coroutine")
-        await store.succeed(await store.claim_one())
+        [claim] = await store.claim_all()
+        await store.succeed(claim)
         assert await asyncio.wait_for(ended, DEADLINE)
 
     async def test_it_returns_when_the_job_was_cancelled_while_it_waited(self, store: Bench):
@@ -69,7 +70,7 @@ class TestUntilEnded:
 
     async def test_it_returns_when_the_job_was_taken_from_a_dead_worker_and_buried(self, store: Bench):
         job = await store.add()
-        await store.claim_one()
+        await store.claim_all()
         ended = waiting(store, job, "coroutine")
         await let_others_run()
         await store.advance(LEASE + 1)
@@ -84,7 +85,8 @@ class TestUntilEnded:
 
     async def test_what_is_over_or_unknown_is_not_waited_for(self, store: Bench):
         job = await store.add()
-        await store.succeed(await store.claim_one())
+        [claim] = await store.claim_all()
+        await store.succeed(claim)
         for job_id in (job.id, store.client.new_id(), "nonsense"):
             assert await store.client.auntil_ended(job_id, None)
             assert await store.sync.until_ended(job_id, None)
@@ -93,7 +95,7 @@ class TestUntilEnded:
         jobs = await store.add_all([store.job() for _ in range(100)])
         waits = [waiting(store, job, "coroutine") for job in jobs for _ in range(3)]
         await let_others_run()
-        claims = {claim.lease.job_id: claim for claim in await store.claim(100)}
+        claims = {claim.lease.job_id: claim for claim in await store.claim_all(100)}
         for job in jobs[:50]:
             await store.succeed(claims[job.id])
         assert all(await asyncio.wait_for(asyncio.gather(*waits[:150]), DEADLINE))
